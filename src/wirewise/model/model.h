@@ -87,6 +87,7 @@ struct SegmentCost {
 struct SegmentShape {
   std::string name;              // "attention", "mlp", "embedding", "head"
   std::vector<int> groups;       // parameter groups that it reads
+  bool backward_reads_parameters = true;  // an embedding's backward needs no weights
   SegmentCost cost;
 };
 

@@ -56,7 +56,12 @@ struct BufferInfo {
 };
 
 enum class OpKind : std::uint8_t {
-  kGather, kForward, kBackward, kRecompute, kReduceScatter, kAllReduce, kFree, kClip, kStep, kBarrier,
+  kTokenCount,    // all-reduce of the step's target tokens, before the first backward: losses and gradients are divided by it
+  kGather, kForward, kBackward, kRecompute, kReduceScatter, kAllReduce, kFree,
+  kClip,          // global gradient norm: float64 partials over the finest slices, all-reduced
+  kStep,
+  kReport,        // all-reduce of the step's loss
+  kBarrier,
 };
 [[nodiscard]] std::string_view name_of(OpKind kind) noexcept;
 
@@ -69,13 +74,14 @@ struct Op {
   int unit = -1, segment = -1, micro_batch = -1;
   std::vector<int> param_groups;      // of gather, reductions, free, step; several after bucketing (one coalesced call)
   Mesh::Dim group = Mesh::Dim::kDpShard;  // ranks that take part in a collective
-  std::vector<BufferId> reads, writes;    // writes: fully overwritten, or added to (see accumulate)
+  std::vector<BufferId> reads;
+  std::vector<BufferId> writes;           // backward: overwrites the ranges of its own tensors in a gradient buffer
+  std::vector<BufferId> adds;             // gradient buffers that it adds to instead (later micro-batches, second user of a tied group)
   std::vector<BufferId> allocates, frees; // allocates happen before the op, frees after it
   std::vector<OpId> after;            // ops outside its lane that must be done first
   Bytes bytes = 0;                    // collectives: bytes of the whole buffer (size * shard); else bytes of memory traffic, if known
   Flops flops = 0;
   Bytes temporary = 0;                // peak bytes that live only inside the op
-  bool accumulate = false;            // reductions and backward: add to what the written gradient buffers hold
   bool save = true;                   // forward: keep what backward needs (false under full recompute and in forward-only schedules)
 };
 
