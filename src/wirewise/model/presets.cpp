@@ -4,6 +4,7 @@
 
 #include "wirewise/base/error.h"
 #include "wirewise/base/nearest.h"
+#include "wirewise/base/text.h"
 #include "wirewise/model/model.h"
 
 namespace wirewise {
@@ -72,7 +73,7 @@ ModelConfig preset(const std::string& name) {
   for (const auto& known : kPresets) {
     if (known.name == name) return known.config;
   }
-  throw bad_input("no preset is named '" + name + "'.", suggest(name, preset_names()));
+  throw bad_input("no preset is named '" + printable(name) + "'.", suggest(name, preset_names()));
 }
 
 std::vector<std::string> preset_names() {

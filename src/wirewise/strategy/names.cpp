@@ -6,6 +6,7 @@
 
 #include "wirewise/base/error.h"
 #include "wirewise/base/nearest.h"
+#include "wirewise/base/text.h"
 #include "wirewise/strategy/strategy.h"
 
 namespace wirewise {
@@ -35,7 +36,7 @@ void apply_name(Strategy& strategy, const std::string& name) {
     }
     known.emplace_back(entry.name);
   }
-  throw bad_input("no strategy is named '" + name + "'.", suggest(name, known));
+  throw bad_input("no strategy is named '" + printable(name) + "'.", suggest(name, known));
 }
 
 std::string name_of(const Strategy& strategy) {
