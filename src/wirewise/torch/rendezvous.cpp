@@ -1,0 +1,279 @@
+// Opens the store and lets all ranks meet in it: each says who it is, rank 0 waits for all of them and publishes the list. So a rank
+// that doesn't come is named instead of a key, and two processes with one rank are refused instead of hanging.
+#include "wirewise/torch/rendezvous.h"
+
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "wirewise/base/error.h"
+#include "wirewise/base/text.h"
+#include "wirewise/torch/store_c10d.h"
+
+namespace wirewise {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kLook{0};  // a get that looks once
+
+class Deadline {
+ public:
+  explicit Deadline(milliseconds timeout) : end_(Clock::now() + timeout) {}
+  [[nodiscard]] milliseconds left() const {
+    return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(end_ - Clock::now()));
+  }
+
+ private:
+  Clock::time_point end_;
+};
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? one_line(name) : "unknown";
+}
+
+// Equal for ranks of one running host; WIREWISE_HOST_ID lets network namespaces stand for hosts.
+std::string host_id(const Environment& environment) {
+  if (const auto given = environment("WIREWISE_HOST_ID"); given && !given->empty()) return one_line(*given);
+  std::string boot_id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
+  return boot_id.empty() ? host_name() : boot_id;
+}
+
+// What a rank writes about itself: a field a line.
+struct Introduction {
+  int size = 0;
+  long pid = 0;
+  std::string host;
+  std::string host_id;
+};
+
+std::string to_text(const Introduction& introduction) {
+  return std::to_string(introduction.size) + "\n" + std::to_string(introduction.pid) + "\n" + introduction.host + "\n" +
+         introduction.host_id + "\n";
+}
+
+// Reads one introduction, or empty when the store holds something else.
+std::optional<Introduction> read_introduction(std::istream& text) {
+  Introduction result;
+  std::string size, pid;
+  if (!std::getline(text, size) || !std::getline(text, pid) || !std::getline(text, result.host) || !std::getline(text, result.host_id)) {
+    return std::nullopt;
+  }
+  try {
+    result.size = std::stoi(size);
+    result.pid = std::stol(pid);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+  return result;
+}
+
+std::string described(const Introduction& rank) { return rank.host + ", process " + std::to_string(rank.pid); }
+
+Introduction parse_introduction(const std::string& text, const std::string& where) {
+  std::istringstream stream(text);
+  auto result = read_introduction(stream);
+  if (!result) throw Error(ErrorKind::kStore, "The store at " + where + " holds something that no rank of this run wrote.");
+  return *std::move(result);
+}
+
+/// The ranks' meeting in an open store.
+class Roll {
+ public:
+  Roll(Store& store, const Meeting& meeting, std::string where, milliseconds timeout)
+      : store_(store), meeting_(meeting), where_(std::move(where)), timeout_(timeout), deadline_(timeout) {}
+
+  std::vector<Introduction> call(const Introduction& self) {
+    prefix_ = "wirewise/meeting/" + std::to_string(meeting_.attempt) + "/";
+    // A process may meet again in the same store, so each rank counts its meetings; a count above one while the meeting before never
+    // came together means two processes that hold one rank.
+    const auto round = store_.add(prefix_ + "round/" + std::to_string(meeting_.rank), 1);
+    if (round > 1) refuse_second_claim(prefix_ + std::to_string(round - 1) + "/");
+    prefix_ += std::to_string(round) + "/";
+    store_.set(key_of(meeting_.rank), to_text(self));
+    if (meeting_.rank == 0) publish();
+    return read_list();
+  }
+
+ private:
+  [[nodiscard]] std::string key_of(int rank) const { return prefix_ + "rank/" + std::to_string(rank); }
+
+  [[nodiscard]] std::optional<std::string> look(const std::string& key) {
+    try {
+      return store_.get(key, kLook);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTimeout) throw;
+      return std::nullopt;
+    }
+  }
+
+  void refuse_second_claim(const std::string& earlier) {
+    if (look(earlier + "all")) return;
+    const auto other = look(earlier + "rank/" + std::to_string(meeting_.rank));
+    const std::string who = other ? " by " + described(parse_introduction(*other, where_)) : "";
+    throw bad_input("Rank " + std::to_string(meeting_.rank) + " is already taken" + who + " in the store at " + where_ + ".",
+                    meeting_.place == Meeting::Place::kTcp
+                        ? "Give each process its own RANK, and each run its own port."
+                        : "Give each process its own RANK; if an earlier run left this " + std::string(file_or_folder()) + ", remove it.");
+  }
+
+  [[nodiscard]] std::string_view file_or_folder() const { return meeting_.place == Meeting::Place::kFile ? "file" : "folder"; }
+
+  // Rank 0: waits for every rank and publishes "ok" and the introductions, or why the run can't start.
+  void publish() {
+    std::string list = "ok\n";
+    for (int rank = 0; rank < meeting_.size; ++rank) {
+      std::string text;
+      try {
+        text = store_.get(key_of(rank), deadline_.left());
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kTimeout) throw;
+        throw timed_out();
+      }
+      const Introduction other = parse_introduction(text, where_);
+      if (other.size != meeting_.size) {
+        const std::string sentence = "Ranks disagree on the world size: rank 0 was started with " + std::to_string(meeting_.size) +
+                                     ", rank " + std::to_string(rank) + " (" + described(other) + ") with " +
+                                     std::to_string(other.size) + ".";
+        store_.set(prefix_ + "all", sentence);
+        return;
+      }
+      list += text;
+    }
+    store_.set(prefix_ + "all", list);
+  }
+
+  std::vector<Introduction> read_list() {
+    std::string text;
+    try {
+      text = store_.get(prefix_ + "all", deadline_.left());
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTimeout) throw;
+      throw timed_out();
+    }
+    std::istringstream stream(text);
+    std::string verdict;
+    std::getline(stream, verdict);
+    if (verdict != "ok") throw bad_input(verdict, "Start all ranks with the same WORLD_SIZE.");
+    std::vector<Introduction> result;
+    while (auto introduction = read_introduction(stream)) result.push_back(*std::move(introduction));
+    if (result.size() != static_cast<std::size_t>(meeting_.size)) {
+      throw Error(ErrorKind::kStore, "The store at " + where_ + " lists " + std::to_string(result.size()) + " of " +
+                                         std::to_string(meeting_.size) + " ranks.");
+    }
+    return result;
+  }
+
+  [[nodiscard]] Error timed_out() {
+    constexpr int kMostNamed = 16;
+    std::vector<std::string> named;
+    int missing = 0;
+    for (int rank = 0; rank < meeting_.size; ++rank) {
+      if (look(key_of(rank))) continue;
+      if (++missing <= kMostNamed) named.push_back(std::to_string(rank));
+    }
+    const std::string met = std::to_string(meeting_.size - missing) + " of " + std::to_string(meeting_.size) + " ranks met at " + where_ +
+                            " within " + std::to_string(timeout_.count()) + " ms";
+    if (missing == 0) return Error(ErrorKind::kTimeout, met + ", but rank 0 didn't say so: it is slow or gone.");
+    return Error(ErrorKind::kTimeout,
+                 met + "; missing: " + (missing == 1 ? "rank " : "ranks ") + join(named, ", ") + (missing > kMostNamed ? ", …" : "") + ".",
+                 "See whether they started and what they said; ranks that start late need a longer timeout.");
+  }
+
+  Store& store_;
+  const Meeting& meeting_;
+  std::string where_;
+  milliseconds timeout_;
+  Deadline deadline_;
+  std::string prefix_;
+};
+
+// A host name that means loopback here (as a distribution's /etc/hosts often says) can't be reached from other hosts.
+void refuse_unreachable(const Meeting& meeting, const std::string& address) {
+  if (!is_loopback(address) || !meeting.local_size || *meeting.local_size == meeting.size) return;
+  const std::string own = join(reachable_addresses(), ", ");
+  throw bad_input(meeting.address_setting + " is '" + meeting.endpoint.host + "', which is the loopback address " + address +
+                      " on rank 0's host, but " + std::to_string(meeting.size - *meeting.local_size) + " of " +
+                      std::to_string(meeting.size) + " ranks are on other hosts.",
+                  own.empty() ? "Give an address of rank 0's host that they can reach." : "Give one that they can reach: " + own + ".");
+}
+
+c10::intrusive_ptr<c10d::Store> open_tcp(const Meeting& meeting, const Deadline& deadline, std::string& where) {
+  const std::vector<std::string> addresses = resolve(meeting.endpoint.host, meeting.address_setting);
+  c10d::TCPStoreOptions options;
+  options.waitWorkers = false;
+  options.isServer = meeting.rank == 0 && !meeting.agent_store;
+  std::string address = addresses.front();
+  options.port = meeting.endpoint.port;
+  if (options.isServer) {
+    refuse_unreachable(meeting, address);
+    Listener listener(address, options.port, meeting.port_setting);
+    options.port = listener.port();
+    options.masterListenFd = listener.release();
+  } else {
+    address = wait_for_listener(addresses, options.port, deadline.left());
+  }
+  where = to_string(Endpoint{address, options.port});
+  options.timeout = std::max(deadline.left(), milliseconds(1000));
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(address, options);
+  } catch (const std::exception& error) {
+    const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+    const std::string text = c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
+    throw Error(ErrorKind::kStore, "What listens at " + where + " is no store of this kind: " + text.substr(0, text.find('\n')) + ".",
+                "Another program may hold the port: choose another.");
+  }
+}
+
+c10::intrusive_ptr<c10d::Store> open_file(const Meeting& meeting, std::string& where) {
+  where = meeting.path.string();
+  const auto folder = meeting.path.parent_path();
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) {
+    throw bad_input("The rendezvous file " + where + " is in no folder: " + folder.string() + " does not exist.");
+  }
+  if (std::filesystem::is_directory(meeting.path, error)) throw bad_input("The rendezvous file " + where + " is a folder.");
+  if (access(folder.c_str(), W_OK | X_OK) != 0) throw bad_input("The folder of the rendezvous file " + where + " can't be written.");
+  return c10::make_intrusive<c10d::FileStore>(where, meeting.size);
+}
+
+}  // namespace
+
+World meet(const Meeting& meeting, milliseconds timeout) {
+  const Deadline deadline(timeout);
+  World world;
+  world.rank = meeting.rank;
+  world.size = meeting.size;
+  if (meeting.place == Meeting::Place::kFolder) {
+    world.where = meeting.path.string();
+    world.store = std::make_shared<FileStore>(meeting.path);
+  } else {
+    world.c10d_store = meeting.place == Meeting::Place::kTcp ? open_tcp(meeting, deadline, world.where) : open_file(meeting, world.where);
+    world.store = std::make_shared<C10dStore>(world.c10d_store, "the store at " + world.where);
+  }
+  const Introduction self{meeting.size, static_cast<long>(getpid()), host_name(), host_id(process_environment())};
+  const std::vector<Introduction> all = Roll(*world.store, meeting, world.where, deadline.left()).call(self);
+  const auto on_this_host = [&](const Introduction& other) { return other.host_id == self.host_id; };
+  world.local_size = meeting.local_size.value_or(static_cast<int>(std::count_if(all.begin(), all.end(), on_this_host)));
+  world.local_rank = meeting.local_rank.value_or(static_cast<int>(std::count_if(all.begin(), all.begin() + meeting.rank, on_this_host)));
+  for (const Introduction& rank : all) world.members.push_back({rank.host, rank.pid});
+  return world;
+}
+
+World rendezvous(std::string_view url, milliseconds timeout) { return meet(parse_meeting(url), timeout); }
+
+}  // namespace wirewise
