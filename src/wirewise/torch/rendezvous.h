@@ -20,8 +20,8 @@
 #include <string_view>
 #include <vector>
 
+#include "wirewise/comm/listener.h"
 #include "wirewise/comm/store.h"
-#include "wirewise/torch/store_listener.h"
 
 namespace wirewise {
 

@@ -1,5 +1,5 @@
 // Sockets by hand, because libtorch's store binds all interfaces, keeps trying names that don't exist, and logs every refused attempt.
-#include "wirewise/torch/store_listener.h"
+#include "wirewise/comm/listener.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
