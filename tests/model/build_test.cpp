@@ -59,12 +59,23 @@ BatchShape tiny_batch() {
 TEST(Model, Gpt2HasItsTensors) {
   const std::string at = "transformer.h.0.";
   const std::vector<Named> expected{
-      {"transformer.wte.weight", {11, 16}}, {"transformer.wpe.weight", {5, 16}},  {at + "ln_1.weight", {16}},
-      {at + "ln_1.bias", {16}},             {at + "attn.c_attn.weight", {48, 16}}, {at + "attn.c_attn.bias", {48}},
-      {at + "attn.c_proj.weight", {16, 16}}, {at + "attn.c_proj.bias", {16}},      {at + "ln_2.weight", {16}},
-      {at + "ln_2.bias", {16}},             {at + "mlp.c_fc.weight", {24, 16}},   {at + "mlp.c_fc.bias", {24}},
-      {at + "mlp.c_proj.weight", {16, 24}}, {at + "mlp.c_proj.bias", {16}},       {"transformer.ln_f.weight", {16}},
-      {"transformer.ln_f.bias", {16}},      {"lm_head.weight", {11, 16}},
+      {"transformer.wte.weight", {11, 16}},
+      {"transformer.wpe.weight", {5, 16}},
+      {at + "ln_1.weight", {16}},
+      {at + "ln_1.bias", {16}},
+      {at + "attn.c_attn.weight", {48, 16}},
+      {at + "attn.c_attn.bias", {48}},
+      {at + "attn.c_proj.weight", {16, 16}},
+      {at + "attn.c_proj.bias", {16}},
+      {at + "ln_2.weight", {16}},
+      {at + "ln_2.bias", {16}},
+      {at + "mlp.c_fc.weight", {24, 16}},
+      {at + "mlp.c_fc.bias", {24}},
+      {at + "mlp.c_proj.weight", {16, 24}},
+      {at + "mlp.c_proj.bias", {16}},
+      {"transformer.ln_f.weight", {16}},
+      {"transformer.ln_f.bias", {16}},
+      {"lm_head.weight", {11, 16}},
   };
   EXPECT_EQ(tensors_of(build_model(tiny(Family::kGpt2), tiny_batch(), 2)), expected);
 }
@@ -72,12 +83,18 @@ TEST(Model, Gpt2HasItsTensors) {
 TEST(Model, LlamaHasItsTensors) {
   const std::string at = "model.layers.0.";
   const std::vector<Named> expected{
-      {"model.embed_tokens.weight", {11, 16}},       {at + "input_layernorm.weight", {16}},
-      {at + "self_attn.q_proj.weight", {16, 16}},    {at + "self_attn.k_proj.weight", {8, 16}},
-      {at + "self_attn.v_proj.weight", {8, 16}},     {at + "self_attn.o_proj.weight", {16, 16}},
-      {at + "post_attention_layernorm.weight", {16}}, {at + "mlp.gate_proj.weight", {24, 16}},
-      {at + "mlp.up_proj.weight", {24, 16}},         {at + "mlp.down_proj.weight", {16, 24}},
-      {"model.norm.weight", {16}},                   {"lm_head.weight", {11, 16}},
+      {"model.embed_tokens.weight", {11, 16}},
+      {at + "input_layernorm.weight", {16}},
+      {at + "self_attn.q_proj.weight", {16, 16}},
+      {at + "self_attn.k_proj.weight", {8, 16}},
+      {at + "self_attn.v_proj.weight", {8, 16}},
+      {at + "self_attn.o_proj.weight", {16, 16}},
+      {at + "post_attention_layernorm.weight", {16}},
+      {at + "mlp.gate_proj.weight", {24, 16}},
+      {at + "mlp.up_proj.weight", {24, 16}},
+      {at + "mlp.down_proj.weight", {16, 24}},
+      {"model.norm.weight", {16}},
+      {"lm_head.weight", {11, 16}},
   };
   EXPECT_EQ(tensors_of(build_model(tiny(Family::kLlama), tiny_batch(), 2)), expected);
 }

@@ -35,7 +35,8 @@ TEST(Preset, Gpt2CountIsItsClosedForm) {
   for (const std::string name : {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"}) {
     const ModelConfig c = preset(name);
     // A block: 12 C^2 of matrices; biases 3C + C + 4C + C and two norms of 2C. The last norm: 2C.
-    const auto expected = c.vocab * c.width + c.context * c.width + c.layers * (12 * c.width * c.width + 13 * c.width) + 2 * c.width;
+    const auto expected =
+        c.vocab * c.width + c.context * c.width + c.layers * (12 * c.width * c.width + 13 * c.width) + 2 * c.width;
     EXPECT_EQ(count(c), static_cast<std::uint64_t>(expected)) << name;
   }
 }

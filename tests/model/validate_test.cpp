@@ -19,14 +19,17 @@ struct Case {
 
 TEST(Validate, RefusesWhatIsNoModel) {
   const std::vector<Case> cases{
-      {"gpt2", [](auto& c) { c.heads = 11; }, "model.heads 11 does not divide model.width 768", "Set heads to 4, 6, 8, 12, 16 or 24."},
-      {"gpt2", [](auto& c) { c.kv_heads = 6; }, "model.kv_heads 6 differs from model.heads 12", "Set kv_heads to 12, or model.family"},
+      {"gpt2", [](auto& c) { c.heads = 11; }, "model.heads 11 does not divide model.width 768",
+       "Set heads to 4, 6, 8, 12, 16 or 24."},
+      {"gpt2", [](auto& c) { c.kv_heads = 6; }, "model.kv_heads 6 differs from model.heads 12",
+       "Set kv_heads to 12, or model.family"},
       {"llama-3-8b", [](auto& c) { c.kv_heads = 7; }, "model.kv_heads 7 does not divide model.heads 32", "Set kv_heads to"},
       {"llama-2-7b", [](auto& c) { c.width = 32 * 33; }, "a head of 33", "even"},
       {"gpt2", [](auto& c) { c.layers = 0; }, "model.layers is 0", "Set it to 1 or more."},
       {"gpt2", [](auto& c) { c.vocab = -5; }, "model.vocab is -5", "Set it to 1 or more."},
       {"gpt2", [](auto& c) { c.heads = 0; }, "model.heads is 0", "Set it to 1 or more."},
-      {"gpt2", [](auto& c) { c.width = std::numeric_limits<std::int64_t>::max(); }, "model.width is 9223372036854775807", "smaller"},
+      {"gpt2", [](auto& c) { c.width = std::numeric_limits<std::int64_t>::max(); }, "model.width is 9223372036854775807",
+       "smaller"},
       {"gpt2", [](auto& c) { c.width = 1 << 24, c.heads = c.kv_heads = 1, c.ffn = 1 << 24, c.layers = 1000; }, "10^15", "Lower"},
       {"gpt2", [](auto& c) { c.norm_epsilon = 0; }, "model.norm_epsilon is 0", "positive"},
       {"llama-2-7b", [](auto& c) { c.rope_theta = std::nan(""); }, "model.rope_theta is nan", "positive"},

@@ -33,7 +33,8 @@ TEST(ZeroModelStates, AllRowsOfThePublishedTable) {
     const int shards = std::stoi(fields[2]);
     for (int zero = 1; zero <= 3; ++zero) {
       const double gigabytes = zero_model_states(zero, parameters, shards).total() / 1e9;
-      EXPECT_TRUE(prints_as(gigabytes, fields[static_cast<std::size_t>(2 + zero)])) << line << ": zero" << zero << " gives " << gigabytes;
+      EXPECT_TRUE(prints_as(gigabytes, fields[static_cast<std::size_t>(2 + zero)]))
+          << line << ": zero" << zero << " gives " << gigabytes;
     }
     ++rows;
   }

@@ -83,8 +83,9 @@ TEST(Strategy, RanksThatDoNotFitTheMeshAreRefusedWithBothWaysOut) {
             "strategy needs 4 ranks (dp_shard 4), but 2 were started. Start 4, or set dp_shard to 2.");
   EXPECT_EQ(refusal(with([](auto& s) { s.dp_shard = 2; }), 3),
             "strategy needs 2 ranks (dp_shard 2), but 3 were started. Start 2, or set dp_shard to 3 or -1 (what is left).");
-  EXPECT_EQ(refusal(with([](auto& s) { s.tp = s.dp_shard = 1 << 30; }), 3),
-            "strategy needs more than a billion ranks (tp 1073741824 x dp_shard 1073741824), but 3 were started. Set smaller degrees.");
+  EXPECT_EQ(
+      refusal(with([](auto& s) { s.tp = s.dp_shard = 1 << 30; }), 3),
+      "strategy needs more than a billion ranks (tp 1073741824 x dp_shard 1073741824), but 3 were started. Set smaller degrees.");
 }
 
 TEST(Strategy, RemediesOfRandomMeshesFit) {

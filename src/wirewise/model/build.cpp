@@ -1,8 +1,8 @@
 // Builds a model's shape from its configuration: units and their segments, the parameter groups they read, and what each costs.
 //
 // A Linear's weight is [out, in] everywhere. FLOPs count a multiply-add as two. Attention's two products count whole
-// sequence x sequence squares, as PyTorch's FLOP counter does: the causal half that a kernel may skip is not taken off. Backward counts
-// twice its forward (the gradients of both factors); scores that a fused kernel computes anew are not counted.
+// sequence x sequence squares, as PyTorch's FLOP counter does: the causal half that a kernel may skip is not taken off. Backward
+// counts twice its forward (the gradients of both factors); scores that a fused kernel computes anew are not counted.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -118,7 +118,8 @@ SegmentShape segment_of(const Model& model, std::string name, UnitKind kind, int
 
 void check_batch(const ModelConfig& config, const BatchShape& batch) {
   if (batch.micro_batch < 1) {
-    throw bad_input("train.micro_batch is " + std::to_string(batch.micro_batch) + ", but must be at least 1.", "Set it to 1 or more.");
+    throw bad_input("train.micro_batch is " + std::to_string(batch.micro_batch) + ", but must be at least 1.",
+                    "Set it to 1 or more.");
   }
   if (batch.sequence < 1) {
     throw bad_input("train.sequence is " + std::to_string(batch.sequence) + ", but must be at least 1.", "Set it to 1 or more.");
@@ -126,13 +127,13 @@ void check_batch(const ModelConfig& config, const BatchShape& batch) {
   if (batch.sequence > config.context) {
     throw bad_input("train.sequence " + std::to_string(batch.sequence) + " is longer than model.context " +
                         std::to_string(config.context) + ".",
-                    "Set sequence to " + std::to_string(config.context) + " or less, or context to " + std::to_string(batch.sequence) +
-                        " or more.");
+                    "Set sequence to " + std::to_string(config.context) + " or less, or context to " +
+                        std::to_string(batch.sequence) + " or more.");
   }
   constexpr double kMostElements = 1e15;  // of the largest activation: keeps every byte count within 64 bits
-  const double widest = std::max({static_cast<double>(config.vocab), static_cast<double>(config.ffn),
-                                  3 * static_cast<double>(config.width),
-                                  static_cast<double>(config.heads) * static_cast<double>(batch.sequence)});
+  const double widest =
+      std::max({static_cast<double>(config.vocab), static_cast<double>(config.ffn), 3 * static_cast<double>(config.width),
+                static_cast<double>(config.heads) * static_cast<double>(batch.sequence)});
   if (static_cast<double>(batch.micro_batch) * static_cast<double>(batch.sequence) * widest > kMostElements) {
     throw bad_input("a micro-batch of " + std::to_string(batch.micro_batch) + " x " + std::to_string(batch.sequence) +
                         " tokens would need activations of more than 10^15 elements.",

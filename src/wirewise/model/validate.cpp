@@ -79,8 +79,8 @@ void validate(const ModelConfig& config) {
   if (config.family == Family::kLlama) {
     check_positive("rope_theta", config.rope_theta);
     if (config.width / config.heads % 2 != 0) {
-      throw bad_input("a head of " + std::to_string(config.width / config.heads) + " (model.width " + std::to_string(config.width) +
-                          " / " + heads + ") can't be rotated in pairs.",
+      throw bad_input("a head of " + std::to_string(config.width / config.heads) + " (model.width " +
+                          std::to_string(config.width) + " / " + heads + ") can't be rotated in pairs.",
                       "Choose width and heads so that width / heads is even.");
     }
   }

@@ -16,12 +16,14 @@ Mesh::Mesh(const Strategy& resolved, int ranks)
   double product = 1;
   for (int degree : degrees_) {
     if (degree < 1) {
-      throw bad_input("a mesh can't have a degree of " + std::to_string(degree) + ".", "Resolve the strategy first, or set 1 or more.");
+      throw bad_input("a mesh can't have a degree of " + std::to_string(degree) + ".",
+                      "Resolve the strategy first, or set 1 or more.");
     }
     product *= degree;
   }
   if (product != ranks) {
-    throw bad_input("the strategy's degrees don't multiply to " + std::to_string(ranks) + " ranks.", "Resolve the strategy first.");
+    throw bad_input("the strategy's degrees don't multiply to " + std::to_string(ranks) + " ranks.",
+                    "Resolve the strategy first.");
   }
 }
 
@@ -44,7 +46,8 @@ int Mesh::rank_of(const Coordinate& coordinate) const {
   int rank = 0;
   for (int dim = 0; dim < kDims; ++dim) {
     if (digits[dim] < 0 || digits[dim] >= degrees_[dim]) {
-      throw bad_input("coordinate " + std::to_string(digits[dim]) + " is outside a mesh dimension of " + std::to_string(degrees_[dim]) + ".");
+      throw bad_input("coordinate " + std::to_string(digits[dim]) + " is outside a mesh dimension of " +
+                      std::to_string(degrees_[dim]) + ".");
     }
     rank = rank * degrees_[dim] + digits[dim];
   }

@@ -17,8 +17,14 @@ struct Name {
   int zero;
 };
 /// PyTorch's FSDP knows the same stages as sharding strategies: no_shard, shard_grad_op, full_shard.
-constexpr std::array<Name, 8> kNames{{{"ddp", 0}, {"zero1", 1}, {"zero2", 2}, {"zero3", 3},
-                                      {"no_shard", 0}, {"shard_grad_op", 2}, {"fsdp", 3}, {"full_shard", 3}}};
+constexpr std::array<Name, 8> kNames{{{"ddp", 0},
+                                      {"zero1", 1},
+                                      {"zero2", 2},
+                                      {"zero3", 3},
+                                      {"no_shard", 0},
+                                      {"shard_grad_op", 2},
+                                      {"fsdp", 3},
+                                      {"full_shard", 3}}};
 constexpr std::array<std::string_view, 4> kCanonical{"ddp", "zero1", "zero2", "zero3"};
 
 }  // namespace

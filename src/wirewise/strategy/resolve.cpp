@@ -32,12 +32,14 @@ void check_degrees(const Strategy& s) {
   for (const auto& degree : all) {
     if (degree.value >= 1) continue;
     const bool shard = degree.key == "dp_shard";
-    throw bad_input("strategy." + std::string(degree.key) + " is " + std::to_string(degree.value) + ", but a degree is at least 1.",
-                    shard ? "Set it to -1 (all ranks that are left) or to 1 or more." : "Set it to 1 or more.");
+    throw bad_input(
+        "strategy." + std::string(degree.key) + " is " + std::to_string(degree.value) + ", but a degree is at least 1.",
+        shard ? "Set it to -1 (all ranks that are left) or to 1 or more." : "Set it to 1 or more.");
   }
 }
 
-/// "set tp or pp to 2": each degree that alone can be lowered so that the mesh fits `ranks` ranks, with the largest value that does.
+/// "set tp or pp to 2": each degree that alone can be lowered so that the mesh fits `ranks` ranks, with the largest value that
+/// does.
 std::string lower_one(const std::vector<Degree>& degrees, double product, int ranks, bool exact) {
   std::vector<std::pair<int, std::string>> by_value;  // value, the keys that may take it
   for (const auto& degree : degrees) {
@@ -70,7 +72,8 @@ void fit_ranks(Strategy& s, int ranks) {
   std::string factors;
   for (const auto& degree : degrees) {
     product *= degree.value;
-    if (degree.value > 1) factors += (factors.empty() ? "" : " x ") + std::string(degree.key) + " " + std::to_string(degree.value);
+    if (degree.value > 1)
+      factors += (factors.empty() ? "" : " x ") + std::string(degree.key) + " " + std::to_string(degree.value);
   }
   const bool fits = exact ? product == ranks : product <= ranks && ranks % static_cast<int>(product) == 0;
   if (fits) {
@@ -89,12 +92,13 @@ void fit_ranks(Strategy& s, int ranks) {
   std::string remedy = "Start " + needed;
   if (multiple) remedy = "Start " + std::to_string(ranks / static_cast<int>(product) * static_cast<int>(product));
   if (exact && product < ranks && ranks % (static_cast<int>(product) / s.dp_shard) == 0) {
-    remedy += ", or set dp_shard to " + std::to_string(ranks / (static_cast<int>(product) / s.dp_shard)) + " or -1 (what is left)";
+    remedy +=
+        ", or set dp_shard to " + std::to_string(ranks / (static_cast<int>(product) / s.dp_shard)) + " or -1 (what is left)";
   } else if (const auto lower = lower_one(degrees, product, ranks, exact); !lower.empty()) {
     remedy += ", or " + lower;
   }
-  throw bad_input("strategy needs " + std::string(multiple ? "a multiple of " : "") + needed + (product == 1 ? " rank (" : " ranks (") +
-                      factors + "), but " + started,
+  throw bad_input("strategy needs " + std::string(multiple ? "a multiple of " : "") + needed +
+                      (product == 1 ? " rank (" : " ranks (") + factors + "), but " + started,
                   remedy + ".");
 }
 
@@ -123,7 +127,9 @@ void refuse_absent_features(const Strategy& s) {
                                          : "Set it to 1.");
   }
   if (s.pipeline != Pipeline::k1F1B) {
-    const std::string name = s.pipeline == Pipeline::kGpipe ? "gpipe" : s.pipeline == Pipeline::kInterleaved ? "interleaved" : "zb-h1";
+    const std::string name = s.pipeline == Pipeline::kGpipe         ? "gpipe"
+                             : s.pipeline == Pipeline::kInterleaved ? "interleaved"
+                                                                    : "zb-h1";
     refuse("pipeline", name, "pipeline parallelism", "Remove it.");
   }
   if (s.recompute == Recompute::kSelective) {
