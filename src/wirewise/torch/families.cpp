@@ -1,6 +1,7 @@
 #include "wirewise/torch/families.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "wirewise/torch/layers.h"
