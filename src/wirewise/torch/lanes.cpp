@@ -1,0 +1,46 @@
+#include "wirewise/torch/lanes.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include "wirewise/torch/dtype_torch.h"
+#include "wirewise/torch/memory.h"
+
+namespace wirewise {
+
+Lanes make_lanes(const std::shared_ptr<Store>& store, int rank, int size, std::chrono::milliseconds timeout) {
+  const auto join = [&](const char* name) {
+    return std::shared_ptr<Communicator>(make_communicator(store, rank, size, CommunicatorOptions{timeout, name}));
+  };
+  Lanes lanes;
+  lanes.control = join("control");
+  lanes.gather = join("gather");
+  lanes.reduce = join("reduce");
+  return lanes;
+}
+
+std::vector<Lanes> make_thread_lanes(int size, std::chrono::milliseconds timeout) {
+  std::vector<Lanes> lanes(static_cast<std::size_t>(size));
+  const auto join = [&](const char* name, auto member) {
+    auto communicators = make_thread_communicators(size, CommunicatorOptions{timeout, name});
+    for (std::size_t rank = 0; rank < lanes.size(); ++rank) lanes[rank].*member = std::move(communicators[rank]);
+  };
+  join("control", &Lanes::control);
+  join("gather", &Lanes::gather);
+  join("reduce", &Lanes::reduce);
+  return lanes;
+}
+
+at::Tensor empty_shared(const std::shared_ptr<Communicator>& communicator, std::uint64_t elements, DType dtype, Category category) {
+  const std::size_t bytes = elements * size_of(dtype);
+  void* data = communicator->allocate_shared(bytes);
+  memory::add_external(category, bytes);
+  return at::from_blob(
+      data, {static_cast<std::int64_t>(elements)},
+      [communicator, bytes, category](void* pointer) {
+        memory::remove_external(category, bytes);
+        communicator->free_shared(pointer);
+      },
+      at::TensorOptions().dtype(to_scalar_type(dtype)));
+}
+
+}  // namespace wirewise

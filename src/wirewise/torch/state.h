@@ -1,0 +1,61 @@
+// What lives across steps on one rank: weights, float32 masters and optimizer moments of each parameter group, whole or sharded as the
+// schedule's persistent buffers say.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <vector>
+
+#include "wirewise/model/model.h"
+#include "wirewise/schedule/schedule.h"
+#include "wirewise/torch/lanes.h"
+
+namespace wirewise {
+
+struct GroupState {
+  at::Tensor param;         // compute dtype: the whole group (zero 0-2) or this rank's shard (zero 3)
+  at::Tensor master;        // float32: elements [master_begin, master_begin + master.numel()) of the group; may share param's storage
+  at::Tensor exp_avg;       // as master; undefined without moments
+  at::Tensor exp_avg_sq;
+  std::uint64_t param_begin = 0;
+  std::uint64_t master_begin = 0;
+};
+
+/// A tensor's elements that this rank holds in its master range.
+struct OwnedRange {
+  int group = -1;
+  const TensorShape* tensor = nullptr;
+  std::uint64_t begin = 0;     // element within the tensor
+  std::uint64_t length = 0;
+  std::uint64_t local = 0;     // element within the rank's master
+};
+
+class ModelState {
+ public:
+  /// Allocates the persistent buffers of `program` for this rank; contents are undefined until initialize or load.
+  ModelState(const Model& model, const Strategy& strategy, const Program& program, const Lanes& lanes);
+
+  /// Draws initial weights by (seed, tensor name, element) and zeroes the moments. Each rank draws only what it holds.
+  void initialize(std::uint64_t seed);
+
+  /// Fills elements [begin, begin + length) of a float32 tensor.
+  using Source = std::function<void(const TensorShape& tensor, std::uint64_t begin, std::uint64_t length, float* out)>;
+  /// Fills weights from `weights` and, where given, moments from `exp_avg` and `exp_avg_sq`; absent moments become zero.
+  void load(const Source& weights, const Source& exp_avg, const Source& exp_avg_sq);
+
+  [[nodiscard]] std::vector<OwnedRange> owned() const;
+
+  /// SHA-256 of the full float32 weights in name order; the same on every rank. Collective.
+  [[nodiscard]] std::string weights_sha256(const Lanes& lanes) const;
+
+  std::vector<GroupState> groups;
+
+ private:
+  void fill(const Source& source, int group, std::uint64_t begin, at::Tensor& flat) const;
+  const Model& model_;
+  int rank_ = 0;
+  int shards_ = 1;
+};
+
+}  // namespace wirewise
