@@ -2,12 +2,15 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "wirewise/base/error.h"
 #include "wirewise/torch/dtype_torch.h"
+#include "wirewise/torch/kernels.h"
 #include "wirewise/torch/memory.h"
 
 namespace wirewise {
@@ -405,25 +408,17 @@ void Executor::token_count() {
 }
 
 void Executor::clip(const Op& op) {
-  const int size = lanes_.size();
-  // Partial sums over the finest slices, one a rank, whatever the sharding; then the canonical tree over ranks.
-  std::vector<double> partial(at(size), 0.0);
-  bool whole = false;
+  // One float64 partial a rank, over the finest slices whatever the sharding, then the canonical tree over ranks.
+  double partial = 0;
   for (const BufferId id : op.reads) {
     const BufferInfo& buffer = info(id);
     if (buffer.role != BufferRole::kReducedGrad) continue;
     const at::Tensor& grad = tensor(id);
-    const auto slice = static_cast<std::int64_t>(model_.groups[at(buffer.param_group)].padded) / size;
-    whole = grad.numel() != slice;
-    if (whole) {
-      for (int rank = 0; rank < size; ++rank) partial[at(rank)] += kernels::sum_of_squares(grad.narrow(0, rank * slice, slice));
-    } else {
-      partial[at(lanes_.rank())] += kernels::sum_of_squares(grad);
-    }
+    const auto slice = static_cast<std::int64_t>(model_.groups[at(buffer.param_group)].padded) / lanes_.size();
+    partial += kernels::sum_of_squares(grad.numel() == slice ? grad : grad.narrow(0, lanes_.rank() * slice, slice));
   }
-  // Every rank contributes its own slice: with whole gradients each rank knows all partials, and the sum over ranks is the same tree.
   double total = 0;
-  lanes_.control->all_reduce({&partial[at(lanes_.rank())], DType::kFloat64}, {&total, DType::kFloat64}, 1).wait();
+  lanes_.control->all_reduce({&partial, DType::kFloat64}, {&total, DType::kFloat64}, 1).wait();
   if (!std::isfinite(total)) {
     result_.skipped = true;
     name_overflow();
