@@ -11,7 +11,8 @@ namespace {
 
 void check_rate(const std::string& what, double rate) {
   if (std::isfinite(rate) && rate > 0) return;
-  throw bad_input("a device's " + what + " is " + std::to_string(rate) + ", but must be a positive number.", "Measure or set it.");
+  throw bad_input("a device's " + what + " is " + std::to_string(rate) + ", but must be a positive number.",
+                  "Measure or set it.");
 }
 
 template <typename Map>
@@ -40,12 +41,14 @@ bool is_collective(OpKind kind) noexcept {
     case OpKind::kAllReduce:
     case OpKind::kClip:
     case OpKind::kReport:
-    case OpKind::kBarrier: return true;
+    case OpKind::kBarrier:
+      return true;
     case OpKind::kForward:
     case OpKind::kBackward:
     case OpKind::kRecompute:
     case OpKind::kFree:
-    case OpKind::kStep: return false;
+    case OpKind::kStep:
+      return false;
   }
   return false;
 }
@@ -54,8 +57,7 @@ bool is_communication(OpKind kind) noexcept { return is_collective(kind) && kind
 
 Costs::Costs(const Schedule& schedule, const Model& model, const Wiring& wiring, const DeviceRates& rates,
              const MeasuredCosts& measured)
-    : schedule_(schedule), model_(model), wiring_(wiring), rates_(rates), measured_(measured),
-      mesh_(schedule.strategy, schedule.ranks) {
+    : model_(model), wiring_(wiring), rates_(rates), measured_(measured), mesh_(schedule.strategy, schedule.ranks) {
   check_rate("FLOP/s", rates.flops_per_second);
   check_rate("memory bandwidth", rates.memory);
   if (wiring.rank_device.size() < static_cast<std::size_t>(schedule.ranks)) {
@@ -65,8 +67,9 @@ Costs::Costs(const Schedule& schedule, const Model& model, const Wiring& wiring,
   }
   const auto check_device = [&](const std::string& what, int device) {
     if (device >= 0 && static_cast<std::size_t>(device) < wiring.devices.size()) return;
-    throw bad_input(what + " names device " + std::to_string(device) + " of a wiring with " + std::to_string(wiring.devices.size()) + ".",
-                    "Name one that the wiring describes.");
+    throw bad_input(
+        what + " names device " + std::to_string(device) + " of a wiring with " + std::to_string(wiring.devices.size()) + ".",
+        "Name one that the wiring describes.");
   };
   for (int device : wiring.rank_device) check_device("a rank", device);
   device_link_.resize(wiring.devices.size());

@@ -12,11 +12,12 @@ namespace wirewise {
 /// Collectives that do nothing but communicate: clipping reads every gradient besides, which is compute.
 [[nodiscard]] bool is_communication(OpKind kind) noexcept;
 
-/// Prices ops of one schedule. Keeps references to all that it is given.
+/// Prices ops of one schedule. Keeps references to all that it is given but the schedule.
 class Costs {
  public:
   /// Throws bad input when the wiring lacks a rank, or a rate is not positive.
-  Costs(const Schedule& schedule, const Model& model, const Wiring& wiring, const DeviceRates& rates, const MeasuredCosts& measured);
+  Costs(const Schedule& schedule, const Model& model, const Wiring& wiring, const DeviceRates& rates,
+        const MeasuredCosts& measured);
 
   /// Seconds that `op` of `program` keeps its lane busy; collectives over the group of the program's first rank.
   [[nodiscard]] Seconds of(const Program& program, const Op& op) const;
@@ -28,7 +29,6 @@ class Costs {
   [[nodiscard]] Seconds collective(const Program& program, const Op& op) const;
   [[nodiscard]] Link slowest_link(std::span<const int> ranks) const;
 
-  const Schedule& schedule_;
   const Model& model_;
   const Wiring& wiring_;
   const DeviceRates& rates_;

@@ -30,7 +30,8 @@ class Stretches {
   [[nodiscard]] Seconds outside(const Span& span) const {
     Seconds left = span.end - span.start;
     auto it = std::partition_point(merged_.begin(), merged_.end(), [&](const Span& s) { return s.end <= span.start; });
-    for (; it != merged_.end() && it->start < span.end; ++it) left -= std::min(it->end, span.end) - std::max(it->start, span.start);
+    for (; it != merged_.end() && it->start < span.end; ++it)
+      left -= std::min(it->end, span.end) - std::max(it->start, span.start);
     return std::max(left, 0.0);
   }
 
@@ -38,12 +39,13 @@ class Stretches {
   std::vector<Span> merged_;
 };
 
-/// Model FLOPs of the tokens that the step's ranks work through, for one rank. A schedule without backward counts the forward alone.
+/// Model FLOPs of the tokens that the step's ranks work through, for one rank. A schedule without backward counts the forward
+/// alone.
 Flops model_flops_of_rank(const Schedule& schedule, const Model& model) {
   bool backward = false;
   for (const auto& program : schedule.programs) {
-    backward = backward || std::any_of(program.ops.begin(), program.ops.end(),
-                                       [](const Op& op) { return op.kind == OpKind::kBackward; });
+    backward = backward ||
+               std::any_of(program.ops.begin(), program.ops.end(), [](const Op& op) { return op.kind == OpKind::kBackward; });
   }
   Flops a_token = 0;
   if (backward) {
@@ -91,8 +93,8 @@ SimReport simulate(const Schedule& schedule, const Model& model, const Wiring& w
     if (program.ranks.empty()) throw Error(ErrorKind::kFailed, "role " + program.role + " has no ranks.", "Check the schedule.");
   }
   const Costs costs(schedule, model, wiring, rates, measured);
-  const auto spans = run_lanes(schedule, options.lanes_share_core,
-                               [&](const Program& program, const Op& op) { return costs.of(program, op); });
+  const auto spans =
+      run_lanes(schedule, options.lanes_share_core, [&](const Program& program, const Op& op) { return costs.of(program, op); });
   SimReport report;
   for (std::size_t p = 0; p < schedule.programs.size(); ++p) {
     add_program(report, schedule.programs[p], static_cast<int>(p), spans[p]);

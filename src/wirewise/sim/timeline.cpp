@@ -133,11 +133,7 @@ class Run {
     }
     while (advance_all()) {
     }
-    for (std::size_t p = 0; p < chains_.size(); ++p) {
-      for (std::size_t c = 0; c < chains_[p].size(); ++c) {
-        if (next_[p][c] < chains_[p][c].size()) stuck(p, chains_[p][c][next_[p][c]]);
-      }
-    }
+    check_finished();
   }
   [[nodiscard]] std::vector<std::vector<Span>> take() { return std::move(spans_); }
 
@@ -152,12 +148,25 @@ class Run {
     }
   }
 
-  [[noreturn]] void stuck(std::size_t p, OpId id) const {
-    const auto& program = schedule_.programs[p];
-    throw Error(ErrorKind::kFailed, "op " + std::to_string(id) + " (" + std::string(name_of(op_of(program, id).kind)) + ") of role " +
-                                        program.role + " can never start: what it follows, or its group, never comes.",
-                "Check the schedule.");
+  /// Names the op that holds the others up: one whose group never comes, else (a cycle) the first that waits.
+  void check_finished() const {
+    std::string waiting;
+    for (std::size_t p = 0; p < chains_.size(); ++p) {
+      for (std::size_t c = 0; c < chains_[p].size(); ++c) {
+        if (next_[p][c] == chains_[p][c].size()) continue;
+        const OpId id = chains_[p][c][next_[p][c]];
+        const Op& op = op_of(schedule_.programs[p], id);
+        const bool held_up = std::any_of(op.after.begin(), op.after.end(), [&](OpId earlier) { return !done(p, earlier); });
+        const std::string named = "op " + std::to_string(id) + " (" + std::string(name_of(op.kind)) + ") of role " +
+                                  schedule_.programs[p].role + " can never start: ";
+        if (!held_up) throw Error(ErrorKind::kFailed, named + "not all of its group come to it.", "Check the schedule.");
+        if (waiting.empty()) waiting = named + "what it follows waits for it.";
+      }
+    }
+    if (!waiting.empty()) throw Error(ErrorKind::kFailed, waiting, "Check the schedule.");
   }
+
+  [[nodiscard]] bool done(std::size_t p, OpId id) const { return done_[p][static_cast<std::size_t>(id)]; }
 
   bool advance_all() {
     bool moved = false;
@@ -176,7 +185,7 @@ class Run {
     const Op& op = op_of(program, id);
     Seconds ready = free_[p][c];
     for (OpId earlier : op.after) {
-      if (!done_[p][static_cast<std::size_t>(earlier)]) return false;
+      if (!done(p, earlier)) return false;
       ready = std::max(ready, spans_[p][static_cast<std::size_t>(earlier)].end);
     }
     if (!meetings_.enter(p, id, ready)) return false;

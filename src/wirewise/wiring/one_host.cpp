@@ -16,7 +16,8 @@ Wiring one_host(int ranks) {
   Wiring wiring;
   wiring.devices.push_back({"host0", DeviceKind::kHost, 0});
   const auto link = [](int from, int to) {
-    return Link{from, to, LinkKind::kSharedMemory, kAlpha, kBeta, Provenance::kAssumed, "assumed: collectives through shared memory"};
+    return Link{
+        from, to, LinkKind::kSharedMemory, kAlpha, kBeta, Provenance::kAssumed, "assumed: collectives through shared memory"};
   };
   for (int rank = 0; rank < ranks; ++rank) {
     const int device = static_cast<int>(wiring.devices.size());
