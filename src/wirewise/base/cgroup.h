@@ -1,0 +1,22 @@
+// What the process's control group lets it use. Containers and Slurm set these limits, and a machine's own size then says nothing.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "wirewise/base/units.h"
+
+namespace wirewise {
+
+struct CgroupLimits {
+  std::optional<double> cpus;   // CPU time a second
+  std::optional<Bytes> memory;  // the hard limit
+};
+
+/// The tightest limits between the process's group and the root, of version 2 or 1. `root` is where /proc and /sys lie: "/" but in tests.
+[[nodiscard]] CgroupLimits cgroup_limits(const std::filesystem::path& root = "/");
+
+/// CPUs that this process may run on: its affinity mask, limited by its control group's quota. At least 1.
+[[nodiscard]] int usable_cores();
+
+}  // namespace wirewise

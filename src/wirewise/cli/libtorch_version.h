@@ -1,0 +1,11 @@
+// The libtorch that this program was built against.
+#pragma once
+
+#include <string>
+
+namespace wirewise {
+
+/// "2.11.0"; empty in a build without libtorch.
+[[nodiscard]] std::string libtorch_version();
+
+}  // namespace wirewise
