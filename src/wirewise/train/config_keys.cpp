@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
+
+#include "wirewise/base/nearest.h"
 
 namespace wirewise::config {
 namespace {
@@ -324,21 +325,6 @@ void add_rest(std::vector<Key>& keys) {
   keys.push_back(integer<I>("log.every", [](C& c) -> I& { return c.log_every; }, 1, kMost));
   keys.push_back(boolean("log.tensorboard", [](C& c) -> bool& { return c.tensorboard; }));
   keys.push_back(boolean("log.jsonl", [](C& c) -> bool& { return c.jsonl; }));
-}
-
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
 }
 
 }  // namespace
