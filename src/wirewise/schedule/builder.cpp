@@ -8,7 +8,9 @@
 namespace wirewise {
 namespace {
 
-bool contains(const std::vector<int>& values, int value) { return std::find(values.begin(), values.end(), value) != values.end(); }
+bool contains(const std::vector<int>& values, int value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
 
 void insert_sorted(std::vector<int>& values, int value) {
   const auto place = std::lower_bound(values.begin(), values.end(), value);
@@ -18,7 +20,11 @@ void insert_sorted(std::vector<int>& values, int value) {
 }  // namespace
 
 Builder::Builder(const Model& model, const Strategy& strategy, const TrainOptions& options, Scope scope)
-    : model_(model), strategy_(strategy), options_(options), scope_(scope), layout_(model, strategy, options, scope),
+    : model_(model),
+      strategy_(strategy),
+      options_(options),
+      scope_(scope),
+      layout_(model, strategy, options, scope),
       chain_(chain_of(model)) {
   const auto groups = model.groups.size();
   gathered_.assign(groups, false);
@@ -67,7 +73,8 @@ void Builder::run(const std::vector<Turn>& turns) {
 }
 
 bool Builder::recomputed(int unit) const {
-  if (scope_ != Scope::kTrain || strategy_.recompute != Recompute::kFull || unit + 1 == static_cast<int>(model_.units.size())) return false;
+  if (scope_ != Scope::kTrain || strategy_.recompute != Recompute::kFull || unit + 1 == static_cast<int>(model_.units.size()))
+    return false;
   // A lone segment that saves nothing besides its input costs nothing to keep.
   const auto& segments = model_.units[Layout::at(unit)].segments;
   return segments.size() > 1 || segments.front().cost.saved > 0;

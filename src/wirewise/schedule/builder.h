@@ -1,5 +1,5 @@
-// Writes the plain program of a data-parallel rank op by op. Plain: each gather stands before its use, each reduction behind the last
-// backward that feeds it, each free at once. Passes do the rest.
+// Writes the plain program of a data-parallel rank op by op. Plain: each gather stands before its use, each reduction behind the
+// last backward that feeds it, each free at once. Passes do the rest.
 #pragma once
 
 #include <vector>
@@ -66,8 +66,10 @@ class Builder {
   std::vector<int> lowest_user_;         // by group: the unit whose backward is its last
   std::vector<bool> gathered_;           // by group
   std::vector<bool> grad_live_, reduced_live_;
-  struct GradLife { int unit = -1, micro_batch = -1; };
-  std::vector<GradLife> first_writer_;   // by group: who wrote first in the gradient's present life
+  struct GradLife {
+    int unit = -1, micro_batch = -1;
+  };
+  std::vector<GradLife> first_writer_;  // by group: who wrote first in the gradient's present life
   Program program_;
 };
 

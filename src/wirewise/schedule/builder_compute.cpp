@@ -1,4 +1,5 @@
-// The compute ops of a unit's turn: forward, backward and recompute of its segments, with the activations that each allocates and frees.
+// The compute ops of a unit's turn: forward, backward and recompute of its segments, with the activations that each allocates and
+// frees.
 #include <algorithm>
 
 #include "wirewise/schedule/builder.h"
@@ -114,7 +115,8 @@ void Builder::write_gradients(Op& op, const SegmentShape& segment, const Turn& t
     grad_live_[g] = true;
     auto& life = first_writer_[g];
     if (life.unit < 0) life = {turn.unit, turn.micro_batch};
-    // Segments of one unit own different tensors of a group; another unit's use of it, or a later micro-batch, meets values to add to.
+    // Segments of one unit own different tensors of a group; another unit's use of it, or a later micro-batch, meets values to
+    // add to.
     const bool fresh = life.unit == turn.unit && life.micro_batch == turn.micro_batch;
     (fresh ? op.writes : op.adds).push_back(layout_.grad[g]);
   }

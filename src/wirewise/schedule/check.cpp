@@ -15,12 +15,14 @@ bool is_collective(OpKind kind) noexcept {
     case OpKind::kAllReduce:
     case OpKind::kClip:
     case OpKind::kReport:
-    case OpKind::kBarrier: return true;
+    case OpKind::kBarrier:
+      return true;
     case OpKind::kForward:
     case OpKind::kBackward:
     case OpKind::kRecompute:
     case OpKind::kFree:
-    case OpKind::kStep: return false;
+    case OpKind::kStep:
+      return false;
   }
   return false;
 }
@@ -52,7 +54,8 @@ void check_references(const Program& program) {
     }
     for (const auto* list : {&op.reads, &op.writes, &op.adds, &op.allocates, &op.frees}) {
       for (BufferId buffer : *list) {
-        if (buffer < 0 || buffer >= buffers) refuse(program, id, "names buffer " + std::to_string(buffer) + ", which doesn't exist");
+        if (buffer < 0 || buffer >= buffers)
+          refuse(program, id, "names buffer " + std::to_string(buffer) + ", which doesn't exist");
       }
     }
   }

@@ -10,8 +10,8 @@ namespace {
 
 struct BufferState {
   bool live = false;
-  bool filled = false;      // something was written in this life
-  OpId unread = -1;         // who wrote what nobody has read yet
+  bool filled = false;  // something was written in this life
+  OpId unread = -1;     // who wrote what nobody has read yet
   OpId allocated = -1;
   LaneClock written = kNothingDone;
   LaneClock used = kNothingDone;
@@ -61,21 +61,24 @@ class BufferCheck {
   void require_done(OpId id, BufferId buffer, const LaneClock& uses, const char* does) {
     for (OpId earlier : uses) {
       if (earlier < 0 || order_.before(earlier, id)) continue;
-      refuse(program_, id, std::string(does) + " " + info(buffer).name + " while " + op_text(program_, earlier) + " may still use it");
+      refuse(program_, id,
+             std::string(does) + " " + info(buffer).name + " while " + op_text(program_, earlier) + " may still use it");
     }
   }
 
   void require_memory_order(OpId id) {
     for (OpId earlier : {last_compute_, last_free_[0], last_free_[1], last_free_[2], last_free_[3], last_free_[4]}) {
       if (earlier < 0 || order_.before(earlier, id)) continue;
-      refuse(program_, id, "may allocate before " + op_text(program_, earlier) + " is done, so memory could exceed its prediction");
+      refuse(program_, id,
+             "may allocate before " + op_text(program_, earlier) + " is done, so memory could exceed its prediction");
     }
   }
 
   void allocate(OpId id, BufferId buffer) {
     auto& s = state(buffer);
     if (info(buffer).persistent) refuse(program_, id, "allocates " + info(buffer).name + ", which lives across steps");
-    if (s.live) refuse(program_, id, "allocates " + info(buffer).name + ", which is live since " + op_text(program_, s.allocated));
+    if (s.live)
+      refuse(program_, id, "allocates " + info(buffer).name + ", which is live since " + op_text(program_, s.allocated));
     require_done(id, buffer, s.used, "allocates");
     s.live = true;
     s.filled = info(buffer).role == BufferRole::kInput;  // the executor loads a micro-batch as it allocates it
@@ -88,6 +91,9 @@ class BufferCheck {
     auto& s = state(buffer);
     if (!s.filled) refuse(program_, id, "reads " + info(buffer).name + ", which nothing has written");
     require_done(id, buffer, s.written, "reads");
+    const auto kind = program_.ops[static_cast<std::size_t>(id)].kind;
+    const bool reduces = info(buffer).role == BufferRole::kGrad && (kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter);
+    if (reduces && s.unread < 0) refuse(program_, id, "reduces " + info(buffer).name + " again");
     s.unread = -1;
   }
 
@@ -104,7 +110,8 @@ class BufferCheck {
     auto& s = state(buffer);
     require_done(id, buffer, s.used, "writes");
     if (s.unread >= 0 && !own_range(id, buffer, s.unread)) {
-      refuse(program_, id, "overwrites " + info(buffer).name + " before anything reads what " + op_text(program_, s.unread) + " left there");
+      refuse(program_, id,
+             "overwrites " + info(buffer).name + " before anything reads what " + op_text(program_, s.unread) + " left there");
     }
     s.filled = true;
     if (!info(buffer).persistent) s.unread = id;
@@ -123,7 +130,8 @@ class BufferCheck {
     if (!s.live) refuse(program_, id, "frees " + info(buffer).name + " twice");
     require_done(id, buffer, s.used, "frees");
     if (s.unread >= 0) {
-      refuse(program_, id, "frees " + info(buffer).name + " before anything reads what " + op_text(program_, s.unread) + " left there");
+      refuse(program_, id,
+             "frees " + info(buffer).name + " before anything reads what " + op_text(program_, s.unread) + " left there");
     }
     s.live = s.filled = false;
   }

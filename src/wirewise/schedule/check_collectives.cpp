@@ -1,5 +1,5 @@
-// Programs of different roles meet in collectives. Those that share a group must enter the same ones, and waiting for each other must not
-// close a circle.
+// Programs of different roles meet in collectives. Those that share a group must enter the same ones, and waiting for each other
+// must not close a circle.
 #include <algorithm>
 #include <map>
 #include <numeric>

@@ -36,11 +36,13 @@ void require_frame(const Program& program, const Frame& frame, OpId first_backwa
     order.add(at(program, id));
     if (id != frame.report) last[lane_index(at(program, id))] = id;
   }
-  if (!order.before(frame.token_count, first_backward)) refuse(program, first_backward, "may run before the step's tokens are counted");
+  if (!order.before(frame.token_count, first_backward))
+    refuse(program, first_backward, "may run before the step's tokens are counted");
   const auto end = static_cast<OpId>(program.ops.size()) - 1;
   if (frame.report < 0) refuse(program, end, "ends a step that reports no loss");
   for (OpId id : last) {
-    if (id >= 0 && !order.before(id, frame.report)) refuse(program, frame.report, "may end the step before " + op_text(program, id));
+    if (id >= 0 && !order.before(id, frame.report))
+      refuse(program, frame.report, "may end the step before " + op_text(program, id));
   }
 }
 
@@ -56,8 +58,8 @@ void require_work(const Program& program, const Schedule& schedule, const Work& 
   for (const auto& [segment, seen] : micro_batches) {
     if (static_cast<int>(seen.size()) == schedule.micro_batches) continue;
     throw Error(ErrorKind::kFailed,
-                "the schedule is unsound: unit " + std::to_string(segment.first) + " segment " + std::to_string(segment.second) + " sees " +
-                    std::to_string(seen.size()) + " micro-batches of " + std::to_string(schedule.micro_batches) + ".",
+                "the schedule is unsound: unit " + std::to_string(segment.first) + " segment " + std::to_string(segment.second) +
+                    " sees " + std::to_string(seen.size()) + " micro-batches of " + std::to_string(schedule.micro_batches) + ".",
                 "This is a defect of the builder; please report it with the strategy.");
   }
 }
@@ -108,8 +110,9 @@ void require_sizes(const Program& program, OpId id, std::uint64_t shards) {
     refuse(program, id, "moves " + std::to_string(op.bytes) + " bytes, but its buffers hold " + std::to_string(whole));
   }
   if (count != parts * ratio) {
-    refuse(program, id, "has " + std::to_string(count) + " elements in all and " + std::to_string(parts) + " a rank over " +
-                            std::to_string(shards) + " ranks");
+    refuse(program, id,
+           "has " + std::to_string(count) + " elements in all and " + std::to_string(parts) + " a rank over " +
+               std::to_string(shards) + " ranks");
   }
 }
 
@@ -121,7 +124,9 @@ void check_step(const Program& program, const Schedule& schedule) {
   OpId first_backward = -1;
   for (OpId id = 0; id < static_cast<OpId>(program.ops.size()); ++id) {
     switch (at(program, id).kind) {
-      case OpKind::kForward: once(program, forward, id); break;
+      case OpKind::kForward:
+        once(program, forward, id);
+        break;
       case OpKind::kBackward:
         once(program, backward, id);
         if (first_backward < 0) first_backward = id;
@@ -134,7 +139,8 @@ void check_step(const Program& program, const Schedule& schedule) {
         if (frame.report >= 0) refuse(program, id, "reports the step again");
         frame.report = id;
         break;
-      default: break;
+      default:
+        break;
     }
   }
   if (first_backward < 0) return;  // a forward pass

@@ -7,21 +7,20 @@
 namespace wirewise {
 namespace {
 
-bool is_param_dtype(DType dtype) {
-  return dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kFloat16;
-}
+bool is_param_dtype(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kFloat16; }
 
 void require_strategy(const Strategy& s, int ranks) {
   if (s.pp != 1 || s.dp_replicate != 1 || s.cp != 1 || s.tp != 1 || s.ep != 1) {
-    throw bad_input("this build schedules data parallelism only, but the strategy has pp " + std::to_string(s.pp) + ", dp_replicate " +
-                        std::to_string(s.dp_replicate) + ", cp " + std::to_string(s.cp) + ", tp " + std::to_string(s.tp) + ", ep " +
-                        std::to_string(s.ep) + ".",
+    throw bad_input("this build schedules data parallelism only, but the strategy has pp " + std::to_string(s.pp) +
+                        ", dp_replicate " + std::to_string(s.dp_replicate) + ", cp " + std::to_string(s.cp) + ", tp " +
+                        std::to_string(s.tp) + ", ep " + std::to_string(s.ep) + ".",
                     "Set them to 1.");
   }
   if (s.zero < 0 || s.zero > 3) throw bad_input("strategy.zero is " + std::to_string(s.zero) + ".", "Use 0, 1, 2 or 3.");
   if (ranks < 1 || s.dp_shard != ranks) {
-    throw bad_input("the strategy shards over " + std::to_string(s.dp_shard) + " ranks, but " + std::to_string(ranks) + " take part.",
-                    "Resolve the strategy for the ranks that run it.");
+    throw bad_input(
+        "the strategy shards over " + std::to_string(s.dp_shard) + " ranks, but " + std::to_string(ranks) + " take part.",
+        "Resolve the strategy for the ranks that run it.");
   }
   if (s.accumulation < 1) {
     throw bad_input("accumulation over " + std::to_string(s.accumulation) + " micro-batches is no step.", "Set it to 1 or more.");
@@ -100,7 +99,8 @@ void require_buildable(const Model& model, const Strategy& strategy, int ranks) 
 }
 
 bool wide_gradients(const Strategy& strategy) {
-  return strategy.accumulation > 1 && strategy.accumulation_policy == AccumulationPolicy::kLocalSum && size_of(strategy.param_dtype) == 2;
+  return strategy.accumulation > 1 && strategy.accumulation_policy == AccumulationPolicy::kLocalSum &&
+         size_of(strategy.param_dtype) == 2;
 }
 
 Layout::Layout(const Model& model, const Strategy& strategy, const TrainOptions& options, Scope scope)
@@ -142,7 +142,8 @@ void Layout::add_group_buffers(const Model& model, const Strategy& strategy, con
       return info;
     };
 
-    auto weights = lasting(buffer("param", BufferRole::kParam, Category::kParams, strategy.param_dtype, stage == 3 ? mine : whole));
+    auto weights =
+        lasting(buffer("param", BufferRole::kParam, Category::kParams, strategy.param_dtype, stage == 3 ? mine : whole));
     weights.shared = stage >= 1;
     param[g] = add(std::move(weights));
     if (stage == 3) full[g] = add(buffer("full param", BufferRole::kFullParam, Category::kGathered, strategy.param_dtype, whole));

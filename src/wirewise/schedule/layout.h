@@ -15,15 +15,15 @@ struct ChainLink {
 
 [[nodiscard]] std::vector<ChainLink> chain_of(const Model& model);
 
-/// Throws bad input with the remedy unless `strategy` is plain data parallelism over `ranks` that the builders know, and `model` fits it
-/// (padding divides into shards, dtypes agree, every group has a user).
+/// Throws bad input with the remedy unless `strategy` is plain data parallelism over `ranks` that the builders know, and `model`
+/// fits it (padding divides into shards, dtypes agree, every group has a user).
 void require_buildable(const Model& model, const Strategy& strategy, int ranks);
 
 /// What of a step a schedule holds buffers for.
 enum class Scope : std::uint8_t { kForwardOnly, kTrain };
 
-/// Buffer ids by what they are. Ids of buffers that don't exist under the strategy are -1. Transient buffers are listed once and may live
-/// several times: a gathered group once for each use, a gradient once for each reduction.
+/// Buffer ids by what they are. Ids of buffers that don't exist under the strategy are -1. Transient buffers are listed once and
+/// may live several times: a gathered group once for each use, a gradient once for each reduction.
 class Layout {
  public:
   Layout(const Model& model, const Strategy& strategy, const TrainOptions& options, Scope scope);
@@ -58,7 +58,8 @@ class Layout {
   void add_micro_batch_buffers(const Model& model, const std::vector<ChainLink>& chain, int micro_batch, Scope scope);
 };
 
-/// Whether gradients need a buffer wider than the compute dtype: several micro-batches summed on the rank in 16 bit would lose bits.
+/// Whether gradients need a buffer wider than the compute dtype: several micro-batches summed on the rank in 16 bit would lose
+/// bits.
 [[nodiscard]] bool wide_gradients(const Strategy& strategy);
 
 }  // namespace wirewise

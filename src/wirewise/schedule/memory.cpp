@@ -1,5 +1,5 @@
-// The memory walk: adds up what is live along a program's order. An op's allocations stand before it, its temporary during it, its
-// frees after it; persistent buffers are live from the start.
+// The memory walk: adds up what is live along a program's order. An op's allocations stand before it, its temporary during it,
+// its frees after it; persistent buffers are live from the start.
 #include <algorithm>
 
 #include "wirewise/schedule/schedule.h"

@@ -1,5 +1,5 @@
-// What happens before what. The execution rule gives two kinds of order: a lane's own, and `after`. As each lane is a chain, the last op
-// of each lane that is surely done says all about an op's past: a clock of one entry a lane.
+// What happens before what. The execution rule gives two kinds of order: a lane's own, and `after`. As each lane is a chain, the
+// last op of each lane that is surely done says all about an op's past: a clock of one entry a lane.
 #pragma once
 
 #include <array>
@@ -38,9 +38,11 @@ class HappensBefore {
   LaneClock last_in_lane_ = kNothingDone;
 };
 
-/// Writes every op's `after` anew, from what it reads, writes, adds to, allocates and frees: the fewest edges under which lanes can't race.
+/// Writes every op's `after` anew, from what it reads, writes, adds to, allocates and frees: the fewest edges under which lanes
+/// can't race.
 /// - A read follows the writes before it; a write, add, allocation or free follows every use before it.
-/// - An op outside the compute lane that allocates follows the compute op before it: otherwise it could run ahead, and the memory walk,
+/// - An op outside the compute lane that allocates follows the compute op before it: otherwise it could run ahead, and the memory
+/// walk,
 ///   which goes in program order, would be too low.
 /// - The report ends the step: it follows the last op of every lane.
 /// Builders and passes arrange ops and leave `after` to this.
