@@ -78,8 +78,8 @@ struct SegmentCost {
   Flops forward = 0;
   Flops backward = 0;
   Bytes saved = 0;               // kept from forward for backward, besides the segment's input
-  Bytes temporary_forward = 0;   // peak of what lives only inside forward, outputs and saved excluded
-  Bytes temporary_backward = 0;  // peak of what lives only inside backward; the gradient of the input excluded
+  Bytes temporary_forward = 0;   // what forward's peak holds beyond its inputs, output and saved
+  Bytes temporary_backward = 0;  // what backward's peak holds beyond its inputs, the gradient of its input and gradient buffers
   Bytes in = 0;                  // the input boundary (hidden state; token ids for the first)
   Bytes out = 0;                 // the output boundary; the last segment's is the loss
 };
@@ -108,6 +108,7 @@ struct BatchShape {
   /// Gradients accumulate in a buffer wider than the compute dtype (local sum over several micro-batches), so backward needs room
   /// for one tensor's gradient besides.
   bool separate_gradient = false;
+  int threads = 1;                       // intra-op threads of a rank: kernels keep scratch for each
 };
 
 struct Model {

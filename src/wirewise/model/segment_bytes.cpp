@@ -6,66 +6,100 @@ namespace wirewise {
 namespace {
 
 struct Shape {
-  Bytes e;        // bytes of an activation
-  Bytes rows;     // micro_batch * sequence
-  Bytes width, kv_width, ffn, vocab, heads, batch, sequence, head_dim;
-  bool separate;  // weight gradients pass through a temporary of their own
+  Bytes e;       // bytes of an activation
+  Bytes rows;    // micro_batch * sequence
+  Bytes width, kv_width, ffn, vocab, heads, sequence, head_dim, threads;
+  bool half;     // 16-bit compute
+  bool separate; // weight gradients pass through a temporary of their own
   [[nodiscard]] Bytes hidden() const { return rows * width * e; }
   [[nodiscard]] Bytes row_floats() const { return rows * 4; }
-  /// Peak of a linear layer's weight backward besides its operands: the gradient itself where it does not go straight to its place.
+  /// A linear layer's weight gradient where it does not go straight to its place.
   [[nodiscard]] Bytes weight_gradient(Bytes out, Bytes in) const { return separate ? out * in * e : 0; }
 };
 
-/// Scratch of libtorch's CPU flash attention: a tile of scores and of its output for each thread.
-Bytes attention_forward_scratch(const Shape&) { return 0; }
-Bytes attention_backward_scratch(const Shape&) { return 0; }
+Bytes over(Bytes peak, Bytes counted) { return peak > counted ? peak - counted : 0; }
+
+/// libtorch's CPU flash attention works in tiles of this many queries by up to 512 keys; each thread has scratch for one tile.
+Bytes query_tile(const Shape& s) { return std::min<Bytes>(s.sequence >= 768 ? 256 : s.sequence >= 192 ? 64 : 32, s.sequence); }
+Bytes key_tile(const Shape& s) { return std::min<Bytes>(512, s.sequence); }
+
+/// Float32 scores, two running statistics, the output tile; in 16 bit also the rounded scores.
+Bytes attention_forward_scratch(const Shape& s) {
+  const Bytes scores = query_tile(s) * key_tile(s);
+  return s.threads * (4 * (scores + query_tile(s) * (2 + s.head_dim)) + (s.half ? 2 * scores : 0));
+}
+
+/// Scores and their gradient in float32, both also rounded in 16 bit, and a sum a query. (Packing for bfloat16 matrix units adds a little that depends
+/// on the processor.)
+Bytes attention_backward_scratch(const Shape& s) {
+  const Bytes scores = query_tile(s) * key_tile(s);
+  return s.threads * (8 * scores + (s.half ? 4 * scores : 0) + 4 * query_tile(s));
+}
 
 SegmentBytes gpt2_attention(const Shape& s) {
+  const Bytes h = s.hidden();
+  const Bytes statistics = s.row_floats() * s.heads;
   SegmentBytes bytes;
-  bytes.saved = s.hidden() * 5 + s.row_floats() * (2 + s.heads);  // norm, qkv (3), attention; mean, rstd, log sum exp
-  bytes.temporary_forward = attention_forward_scratch(s);
-  const Bytes projections = 3 * s.hidden();
-  bytes.temporary_backward = std::max({
-      s.hidden() + projections + attention_backward_scratch(s),      // gradient of the output, then of q, k, v
-      2 * projections,                                               // joined
-      projections + s.weight_gradient(3 * s.width, s.width),
-      projections + s.hidden(),
+  bytes.saved = 5 * h + 2 * s.row_floats() + statistics;  // norm, query-key-value (3), attention; mean, rstd, log sum exp
+  bytes.temporary_forward = over(attention_forward_scratch(s), h);  // scratch is gone before the output comes
+  bytes.temporary_backward = over(std::max({
       s.weight_gradient(s.width, s.width),
-  });
+      4 * h + attention_backward_scratch(s),        // gradient of attention's output, then of q, k, v
+      6 * h,                                        // q, k, v joined
+      3 * h + s.weight_gradient(3 * s.width, s.width),
+      4 * h,
+      2 * h + 8 * s.width,                          // norm's gradient and its input's, float32 sums of weight and bias
+  }), h);
   return bytes;
 }
 
 SegmentBytes gpt2_mlp(const Shape& s) {
-  SegmentBytes bytes;
+  const Bytes h = s.hidden();
   const Bytes inner = s.rows * s.ffn * s.e;
-  bytes.saved = s.hidden() + s.row_floats() * 2 + 2 * inner;
-  bytes.temporary_backward = std::max(inner + s.hidden(), inner + s.weight_gradient(s.ffn, s.width));
+  SegmentBytes bytes;
+  bytes.saved = h + 2 * s.row_floats() + 2 * inner;
+  bytes.temporary_backward = over(std::max({inner + h, inner + s.weight_gradient(s.ffn, s.width), 2 * h + 8 * s.width}), h);
   return bytes;
 }
 
 SegmentBytes llama_attention(const Shape& s) {
-  SegmentBytes bytes;
+  const Bytes h = s.hidden();
   const Bytes keys = s.rows * s.kv_width * s.e;
-  const Bytes repeated = s.kv_width == s.width ? 0 : 2 * s.hidden();  // keys and values repeated for their query heads
-  bytes.saved = 3 * s.hidden() + 2 * keys + s.row_floats() * (1 + s.heads);
-  bytes.temporary_forward = repeated + attention_forward_scratch(s);
-  bytes.temporary_backward = s.hidden() + repeated + 3 * s.hidden() + attention_backward_scratch(s);
+  const bool grouped = s.kv_width != s.width;
+  const Bytes repeated = grouped ? 2 * h : 0;  // keys and values repeated for their query heads
+  const Bytes kv_grads = 2 * keys;
+  SegmentBytes bytes;
+  bytes.saved = 3 * h + 2 * keys + s.row_floats() * (1 + s.heads);
+  bytes.temporary_forward = over(repeated + attention_forward_scratch(s), h);
+  bytes.temporary_backward = over(std::max({
+      s.weight_gradient(s.width, s.width),
+      h + repeated + 3 * h + attention_backward_scratch(s),
+      grouped ? 4 * h + kv_grads : 4 * h,           // folding key and value gradients over their query heads
+      h + kv_grads + s.weight_gradient(s.width, s.width),
+      2 * h + kv_grads,                             // query's gradient, norm's gradient
+      2 * h + 4 * s.width,
+  }), h);
   return bytes;
 }
 
 SegmentBytes llama_mlp(const Shape& s) {
-  SegmentBytes bytes;
+  const Bytes h = s.hidden();
   const Bytes inner = s.rows * s.ffn * s.e;
-  bytes.saved = s.hidden() + s.row_floats() + 3 * inner;
-  bytes.temporary_backward = 2 * inner + std::max(s.hidden(), s.weight_gradient(s.ffn, s.width));
+  SegmentBytes bytes;
+  bytes.saved = h + s.row_floats() + 3 * inner;
+  // Both inner gradients live until the end of the segment.
+  bytes.temporary_backward = over(std::max({2 * inner + 2 * h + 4 * s.width, 2 * inner + s.weight_gradient(s.ffn, s.width),
+                                            s.weight_gradient(s.width, s.ffn)}), h);
   return bytes;
 }
 
 SegmentBytes head(const Shape& s, bool centered) {
-  SegmentBytes bytes;
+  const Bytes h = s.hidden();
   const Bytes logits = s.rows * s.vocab * s.e;
-  bytes.saved = s.hidden() + s.row_floats() * (centered ? 3 : 2) + logits;
-  bytes.temporary_backward = std::max(s.hidden() * 2, s.weight_gradient(s.vocab, s.width));
+  SegmentBytes bytes;
+  bytes.saved = h + s.row_floats() * (centered ? 3 : 2) + logits;
+  // The logits, saved, are gone before the norm's backward.
+  bytes.temporary_backward = over(std::max({s.weight_gradient(s.vocab, s.width), h, over(3 * h + (centered ? 8 : 4) * s.width, logits)}), h);
   return bytes;
 }
 
@@ -74,9 +108,10 @@ SegmentBytes head(const Shape& s, bool centered) {
 SegmentBytes segment_bytes(const ModelConfig& config, const BatchShape& batch, UnitKind unit, int segment) {
   Shape s{};
   s.e = size_of(batch.param_dtype);
-  s.batch = static_cast<Bytes>(batch.micro_batch);
+  s.half = s.e == 2;
+  s.threads = static_cast<Bytes>(batch.threads);
   s.sequence = static_cast<Bytes>(batch.sequence);
-  s.rows = s.batch * s.sequence;
+  s.rows = static_cast<Bytes>(batch.micro_batch) * s.sequence;
   s.width = static_cast<Bytes>(config.width);
   s.heads = static_cast<Bytes>(config.heads);
   s.head_dim = s.width / s.heads;

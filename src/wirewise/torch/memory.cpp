@@ -40,12 +40,12 @@ class CountingAllocator final : public c10::Allocator {
   }
 
   c10::DataPtr allocate(std::size_t bytes) override {
-    if (bytes == 0) return {nullptr, nullptr, &CountingAllocator::free_block, c10::Device(c10::DeviceType::CPU)};
-    void* block = take(bytes);
-    void* data = static_cast<char*>(block) + sizeof(Header);
-    return {data, block, &CountingAllocator::free_block, c10::Device(c10::DeviceType::CPU)};
+    if (bytes == 0) return {nullptr, nullptr, &CountingAllocator::free_data, c10::Device(c10::DeviceType::CPU)};
+    // Data and context are one pointer, as raw_allocate and raw_deallocate of some kernels need.
+    void* data = static_cast<char*>(take(bytes)) + sizeof(Header);
+    return {data, data, &CountingAllocator::free_data, c10::Device(c10::DeviceType::CPU)};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  c10::DeleterFnPtr raw_deleter() const override { return &CountingAllocator::free_data; }
   void copy_data(void* destination, const void* source, std::size_t count) const override { std::memcpy(destination, source, count); }
 
   void count(Category category, std::int64_t bytes) noexcept {
@@ -104,10 +104,11 @@ class CountingAllocator final : public c10::Allocator {
     return block;
   }
 
-  static void free_block(void* block) { instance().give_back(block); }
+  static void free_data(void* data) {
+    if (data != nullptr) instance().give_back(static_cast<char*>(data) - sizeof(Header));
+  }
 
   void give_back(void* block) noexcept {
-    if (block == nullptr) return;
     const auto* header = static_cast<const Header*>(block);
     const std::size_t capacity = header->capacity;
     const std::lock_guard lock(mutex_);
