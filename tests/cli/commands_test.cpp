@@ -1,0 +1,78 @@
+// The command line as a person meets it: versions, the machine, and one line for each mistake.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/program.h"
+
+namespace wirewise {
+namespace {
+
+using testing_support::Program;
+
+TEST(Command, VersionIsOneLine) {
+  Program program({"--version"});
+  EXPECT_EQ(program.wait(), 0);
+  EXPECT_EQ(program.out(), "wirewise " WIREWISE_VERSION "\n");
+}
+
+TEST(Command, EnvIsJsonWithTheMachineAndNoOtherVariable) {
+  Program program({"env", "--json"}, {{"RANK", "0"}, {"WORLD_SIZE", ""}, {"SECRET_TOKEN", "hunter2"}});
+  EXPECT_EQ(program.wait(), 0);
+  const auto env = nlohmann::json::parse(program.out());
+  EXPECT_GE(env.at("usable_cores").get<int>(), 1);
+  EXPECT_GT(env.at("memory_bytes").get<std::uint64_t>(), 0U);
+  EXPECT_EQ(env.at("variables").at("RANK"), "0");
+  EXPECT_NE(env.at("ranks").at("error").get<std::string>().find("WORLD_SIZE"), std::string::npos);
+  EXPECT_EQ(program.out().find("hunter2"), std::string::npos);
+}
+
+TEST(Command, EachMistakeIsOneLineWithTheRemedyAndExitTwo) {
+  struct Mistake {
+    std::vector<std::string> arguments;
+    std::vector<std::string> says;
+  };
+  const std::vector<Mistake> mistakes{
+      {{"lanch"}, {"lanch", "Did you mean launch?"}},
+      {{"env", "--jsn"}, {"--jsn", "Did you mean --json?"}},
+      {{"launch", "--rank=2", "--", "true"}, {"--rank=2", "Did you mean --ranks?"}},
+      {{"launch", "--ranks", "two", "--", "true"}, {"--ranks", "two"}},
+      {{"launch", "--ranks"}, {"--ranks"}},
+      {{"launch", "--", "true"}, {"number of ranks is missing", "--ranks N"}},
+      {{"launch", "--ranks", "2"}, {"no command", "--"}},
+      {{"launch", "--ranks", "0", "--", "true"}, {"--ranks N"}},
+      {{"launch", "--ranks", "-1", "--", "true"}, {"--ranks N"}},
+      {{"launch", "--ranks", "3", "--nnodes", "2", "--", "true"}, {"3 ranks", "2 hosts"}},
+      {{"launch", "--ranks", "4", "--nproc-per-node", "3", "--", "true"}, {"4 ranks", "3 ranks each"}},
+      {{"launch", "--ranks", "4", "--nnodes", "2", "--", "true"}, {"--master-addr", "--master-port"}},
+      {{"launch", "--ranks", "4", "--nnodes", "2", "--node-rank", "2", "--", "true"}, {"--node-rank 2"}},
+      {{"launch", "--ranks", "2", "--master-port", "66660", "--", "true"}, {"66660", "65535"}},
+      {{"launch", "--ranks", "2", "--master-port", "-1", "--", "true"}, {"-1"}},
+      {{"launch", "--ranks", "2", "--master-addr", "no-such-host.invalid", "--", "true"}, {"no-such-host.invalid", "--master-addr"}},
+      {{"launch", "--ranks", "2", "--max-restarts", "-1", "--", "true"}, {"--max-restarts"}},
+      {{"launch", "--ranks", "2", "--", "no-such-program"}, {"no-such-program can't be run"}},
+      {{"launch", "--ranks", "2", "--", "script.py"}, {"script.py", "python3"}},
+      {{"env", "--", "true"}, {"wirewise launch"}},
+  };
+  for (const Mistake& mistake : mistakes) {
+    Program program(mistake.arguments);
+    EXPECT_EQ(program.wait(), 2) << program.err();
+    EXPECT_EQ(program.out(), "");
+    EXPECT_EQ(program.err().rfind("error: ", 0), 0U) << program.err();
+    EXPECT_EQ(std::count(program.err().begin(), program.err().end(), '\n'), 1) << program.err();
+    for (const std::string& text : mistake.says) EXPECT_NE(program.err().find(text), std::string::npos) << text << " in " << program.err();
+  }
+}
+
+TEST(Command, NoSubcommandPrintsHelpOnStandardError) {
+  Program program({});
+  EXPECT_EQ(program.wait(), 2);
+  EXPECT_EQ(program.out(), "");
+  EXPECT_NE(program.err().find("launch"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace wirewise
