@@ -22,7 +22,9 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kLook{0};  // a get that looks once
+// First lines of rank 0's verdict when the run can't start.
+constexpr std::string_view kTooLate = "too late";
+constexpr std::string_view kRefused = "refused";
 
 class Deadline {
  public:
@@ -91,7 +93,7 @@ Introduction parse_introduction(const std::string& text, const std::string& wher
   return *std::move(result);
 }
 
-/// The ranks' meeting in an open store.
+// The ranks' meeting in an open store.
 class Roll {
  public:
   Roll(Store& store, const Meeting& meeting, std::string where, milliseconds timeout)
@@ -112,9 +114,12 @@ class Roll {
  private:
   [[nodiscard]] std::string key_of(int rank) const { return prefix_ + "rank/" + std::to_string(rank); }
 
-  [[nodiscard]] std::optional<std::string> look(const std::string& key) {
+  // Empty when the key isn't there.
+  [[nodiscard]] std::optional<std::string> look(const std::string& key) { return get_within(key, milliseconds(0)); }
+  [[nodiscard]] std::optional<std::string> get_in_time(const std::string& key) { return get_within(key, deadline_.left()); }
+  [[nodiscard]] std::optional<std::string> get_within(const std::string& key, milliseconds timeout) {
     try {
-      return store_.get(key, kLook);
+      return store_.get(key, timeout);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout) throw;
       return std::nullopt;
@@ -133,42 +138,52 @@ class Roll {
 
   [[nodiscard]] std::string_view file_or_folder() const { return meeting_.place == Meeting::Place::kFile ? "file" : "folder"; }
 
-  // Rank 0: waits for every rank and publishes "ok" and the introductions, or why the run can't start.
+  // Rank 0: waits for every rank, then publishes the verdict: "ok" and the introductions, or why the run can't start.
   void publish() {
     std::string list = "ok\n";
     for (int rank = 0; rank < meeting_.size; ++rank) {
-      std::string text;
-      try {
-        text = store_.get(key_of(rank), deadline_.left());
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::kTimeout) throw;
-        throw timed_out();
-      }
-      const Introduction other = parse_introduction(text, where_);
+      const auto text = get_in_time(key_of(rank));
+      if (!text) return publish_failure(kTooLate, timed_out());
+      const Introduction other = parse_introduction(*text, where_);
       if (other.size != meeting_.size) {
-        const std::string sentence = "Ranks disagree on the world size: rank 0 was started with " + std::to_string(meeting_.size) +
-                                     ", rank " + std::to_string(rank) + " (" + described(other) + ") with " +
-                                     std::to_string(other.size) + ".";
-        store_.set(prefix_ + "all", sentence);
-        return;
+        return publish_failure(kRefused, bad_input("Ranks disagree on the world size: rank 0 was started with " +
+                                                       std::to_string(meeting_.size) + ", rank " + std::to_string(rank) + " (" +
+                                                       described(other) + ") with " + std::to_string(other.size) + ".",
+                                                   "Start all ranks with the same WORLD_SIZE."));
       }
-      list += text;
+      list += *text;
     }
     store_.set(prefix_ + "all", list);
   }
 
-  std::vector<Introduction> read_list() {
-    std::string text;
-    try {
-      text = store_.get(prefix_ + "all", deadline_.left());
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kTimeout) throw;
-      throw timed_out();
+  // The store ends with rank 0, so those that came get a moment to read why.
+  void publish_failure(std::string_view verdict, const Error& error) {
+    constexpr milliseconds kGrace{2000};
+    store_.set(prefix_ + "all", std::string(verdict) + "\n" + error.sentence() + "\n" + error.remedy() + "\n");
+    const Deadline grace(kGrace);
+    for (int rank = 1; rank < meeting_.size; ++rank) {
+      if (!look(key_of(rank))) continue;
+      try {
+        (void)store_.get(prefix_ + "read/" + std::to_string(rank), grace.left());
+      } catch (const Error&) {
+        // It left on its own deadline, or died: nobody to wait for.
+      }
     }
-    std::istringstream stream(text);
+  }
+
+  std::vector<Introduction> read_list() {
+    const auto text = get_in_time(prefix_ + "all");
+    if (!text) throw timed_out();
+    std::istringstream stream(*text);
     std::string verdict;
     std::getline(stream, verdict);
-    if (verdict != "ok") throw bad_input(verdict, "Start all ranks with the same WORLD_SIZE.");
+    if (verdict != "ok") {
+      std::string sentence, remedy;
+      std::getline(stream, sentence);
+      std::getline(stream, remedy);
+      store_.set(prefix_ + "read/" + std::to_string(meeting_.rank), "");
+      throw Error(verdict == kTooLate ? ErrorKind::kTimeout : ErrorKind::kBadInput, sentence, remedy);
+    }
     std::vector<Introduction> result;
     while (auto introduction = read_introduction(stream)) result.push_back(*std::move(introduction));
     if (result.size() != static_cast<std::size_t>(meeting_.size)) {
