@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"file:///a%zz?rank=0&world_size=2", {}, {"%"}},
         BadCase{"http://n0:1", {}, {"'http://n0:1'", "env://"}},
         BadCase{"", {}, {"''"}},
-        BadCase{"env://n0\n", kGood, {"\\x0A"}}));
+        BadCase{"env://n0\n", kGood, {"\\x0a"}}));
 
 }  // namespace
 }  // namespace wirewise

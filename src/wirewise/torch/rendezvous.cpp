@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <future>
 #include <sstream>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "wirewise/base/error.h"
@@ -227,6 +229,26 @@ void refuse_unreachable(const Meeting& meeting, const std::string& address) {
                   own.empty() ? "Give an address of rank 0's host that they can reach." : "Give one that they can reach: " + own + ".");
 }
 
+// TCPStore's constructor waits for an answer without a deadline, for ever if some other program holds the port. So it runs on a thread
+// that is left behind when the deadline passes.
+c10::intrusive_ptr<c10d::Store> connect_store(const std::string& address, const c10d::TCPStoreOptions& options, const std::string& where,
+                                              const Deadline& deadline) {
+  const std::string sentence = "What listens at " + where + " is no store of this kind: ";
+  const std::string remedy = "Another program may hold the port: choose another.";
+  std::packaged_task<c10::intrusive_ptr<c10d::Store>()> construct(
+      [address, options]() -> c10::intrusive_ptr<c10d::Store> { return c10::make_intrusive<c10d::TCPStore>(address, options); });
+  auto store = construct.get_future();
+  std::thread(std::move(construct)).detach();
+  if (store.wait_for(deadline.left()) != std::future_status::ready) {
+    throw Error(ErrorKind::kStore, sentence + "it does not answer.", remedy);
+  }
+  try {
+    return store.get();
+  } catch (const std::exception& error) {
+    throw Error(ErrorKind::kStore, sentence + first_line(error) + ".", remedy);
+  }
+}
+
 c10::intrusive_ptr<c10d::Store> open_tcp(const Meeting& meeting, const Deadline& deadline, std::string& where) {
   const std::vector<std::string> addresses = resolve(meeting.endpoint.host, meeting.address_setting);
   c10d::TCPStoreOptions options;
@@ -244,14 +266,7 @@ c10::intrusive_ptr<c10d::Store> open_tcp(const Meeting& meeting, const Deadline&
   }
   where = to_string(Endpoint{address, options.port});
   options.timeout = std::max(deadline.left(), milliseconds(1000));
-  try {
-    return c10::make_intrusive<c10d::TCPStore>(address, options);
-  } catch (const std::exception& error) {
-    const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-    const std::string text = c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
-    throw Error(ErrorKind::kStore, "What listens at " + where + " is no store of this kind: " + text.substr(0, text.find('\n')) + ".",
-                "Another program may hold the port: choose another.");
-  }
+  return connect_store(address, options, where, deadline);
 }
 
 c10::intrusive_ptr<c10d::Store> open_file(const Meeting& meeting, std::string& where) {

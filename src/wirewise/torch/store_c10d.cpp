@@ -21,13 +21,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kShortestPause = std::chrono::microseconds(200);
 constexpr auto kLongestPause = std::chrono::microseconds(50'000);
 
-// The first line only: c10 errors carry a backtrace that helps nobody here.
-std::string first_line(const std::exception& error) {
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
-}
-
 template <typename Call>
 auto reaching_store(const std::string& where, const std::string& doing, Call call) {
   try {
@@ -39,6 +32,12 @@ auto reaching_store(const std::string& where, const std::string& doing, Call cal
 }
 
 }  // namespace
+
+std::string first_line(const std::exception& error) {
+  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
 
 C10dStore::C10dStore(c10::intrusive_ptr<c10d::Store> store, std::string where)
     : store_(std::move(store)), where_(std::move(where)) {}

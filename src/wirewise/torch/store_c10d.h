@@ -7,11 +7,15 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <string>
 
 #include "wirewise/comm/store.h"
 
 namespace wirewise {
+
+/// The message of a libtorch error without its backtrace, which helps nobody in a sentence.
+[[nodiscard]] std::string first_line(const std::exception& error);
 
 /// A c10d store. Safe to share between threads: a waiting get() lets other calls through.
 class C10dStore final : public Store {
