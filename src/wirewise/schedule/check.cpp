@@ -7,26 +7,6 @@
 
 namespace wirewise {
 
-bool is_collective(OpKind kind) noexcept {
-  switch (kind) {
-    case OpKind::kTokenCount:
-    case OpKind::kGather:
-    case OpKind::kReduceScatter:
-    case OpKind::kAllReduce:
-    case OpKind::kClip:
-    case OpKind::kReport:
-    case OpKind::kBarrier:
-      return true;
-    case OpKind::kForward:
-    case OpKind::kBackward:
-    case OpKind::kRecompute:
-    case OpKind::kFree:
-    case OpKind::kStep:
-      return false;
-  }
-  return false;
-}
-
 std::string op_text(const Program& program, OpId id) {
   const Op& op = program.ops[static_cast<std::size_t>(id)];
   std::string text = "op " + std::to_string(id) + " (" + std::string(name_of(op.kind));

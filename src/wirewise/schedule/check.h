@@ -27,8 +27,6 @@ void check_sizes(const Program& program, const Schedule& schedule);
 /// sizes; no cycle runs through several programs.
 void check_collectives(const Schedule& schedule);
 
-[[nodiscard]] bool is_collective(OpKind kind) noexcept;
-
 /// "op 17 (backward, unit 3 segment 0, micro-batch 1)": errors name ops without a model.
 [[nodiscard]] std::string op_text(const Program& program, OpId id);
 

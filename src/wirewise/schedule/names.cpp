@@ -1,4 +1,4 @@
-// Names of a schedule's enumerations, as reports, traces and errors print them.
+// What a schedule's enumerations are called in reports, traces and errors, and which ops are collectives.
 #include "wirewise/schedule/schedule.h"
 
 namespace wirewise {
@@ -81,6 +81,26 @@ std::string_view name_of(OpKind kind) noexcept {
       return "barrier";
   }
   return "unknown";
+}
+
+bool is_collective(OpKind kind) noexcept {
+  switch (kind) {
+    case OpKind::kTokenCount:
+    case OpKind::kGather:
+    case OpKind::kReduceScatter:
+    case OpKind::kAllReduce:
+    case OpKind::kClip:
+    case OpKind::kReport:
+    case OpKind::kBarrier:
+      return true;
+    case OpKind::kForward:
+    case OpKind::kBackward:
+    case OpKind::kRecompute:
+    case OpKind::kFree:
+    case OpKind::kStep:
+      return false;
+  }
+  return false;
 }
 
 std::string_view name_of(Lane lane) noexcept {

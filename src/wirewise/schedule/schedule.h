@@ -64,6 +64,8 @@ enum class OpKind : std::uint8_t {
   kBarrier,
 };
 [[nodiscard]] std::string_view name_of(OpKind kind) noexcept;
+/// Ops that all ranks of their group enter together.
+[[nodiscard]] bool is_collective(OpKind kind) noexcept;
 
 enum class Lane : std::uint8_t { kCompute, kGather, kReduce, kP2p, kCopy };
 [[nodiscard]] std::string_view name_of(Lane lane) noexcept;

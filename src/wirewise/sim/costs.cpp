@@ -33,26 +33,6 @@ bool is_compute(OpKind kind) { return kind == OpKind::kForward || kind == OpKind
 
 }  // namespace
 
-bool is_collective(OpKind kind) noexcept {
-  switch (kind) {
-    case OpKind::kTokenCount:
-    case OpKind::kGather:
-    case OpKind::kReduceScatter:
-    case OpKind::kAllReduce:
-    case OpKind::kClip:
-    case OpKind::kReport:
-    case OpKind::kBarrier:
-      return true;
-    case OpKind::kForward:
-    case OpKind::kBackward:
-    case OpKind::kRecompute:
-    case OpKind::kFree:
-    case OpKind::kStep:
-      return false;
-  }
-  return false;
-}
-
 bool is_communication(OpKind kind) noexcept { return is_collective(kind) && kind != OpKind::kClip; }
 
 Costs::Costs(const Schedule& schedule, const Model& model, const Wiring& wiring, const DeviceRates& rates,

@@ -7,8 +7,6 @@
 
 namespace wirewise {
 
-/// Ops that all ranks of their group enter together.
-[[nodiscard]] bool is_collective(OpKind kind) noexcept;
 /// Collectives that do nothing but communicate: clipping reads every gradient besides, which is compute.
 [[nodiscard]] bool is_communication(OpKind kind) noexcept;
 
