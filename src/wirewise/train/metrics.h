@@ -28,24 +28,34 @@ struct StepMetrics {
   bool skipped = false;                // fp16: overflow, weights unchanged
 };
 
-/// The JSON line of a step: keys as in the contract, losses with 9 digits.
+/// The JSON line of a step, without its newline: keys as in the contract, losses and other reals with 9 significant digits, null where a
+/// number isn't finite. loss_scale and skipped appear with loss scaling only.
 [[nodiscard]] std::string to_json(const StepMetrics& metrics);
 [[nodiscard]] std::string validation_json(std::int64_t step, double loss);
-/// event: "done", "stopped" or "failed".
+/// event: "done", "stopped" or "failed". Empty texts become null.
 [[nodiscard]] std::string final_json(const std::string& event, const std::string& weights_sha256, const std::string& checkpoint);
 
 /// Writes TensorBoard event files (TFRecord framing with masked CRC-32C, Event protobufs of scalars).
 class EventWriter {
  public:
+  /// Creates `folder` if need be, and a new event file in it. Throws kFailed naming the file when it can't.
   explicit EventWriter(const std::filesystem::path& folder);
   ~EventWriter();
   void scalar(const std::string& tag, std::int64_t step, double value);
-  void step(const StepMetrics& metrics);   // all of a step's tags
+  /// loss_metrics/global_avg_loss, grad_norm, lr, throughput(tps) (of a rank), mfu(%), time_metrics/end_to_end(s), memory/max_active(GiB).
+  void step(const StepMetrics& metrics);
+  /// validation_metrics/loss.
+  void validation(std::int64_t step, double loss);
+  /// Hands what was written to the system, so that a reader sees it. Throws kFailed naming the file when the disk is full.
   void flush();
+  [[nodiscard]] const std::filesystem::path& file() const noexcept;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// CRC-32C (Castagnoli), as TFRecords use it.
+[[nodiscard]] std::uint32_t crc32c(const void* data, std::size_t bytes) noexcept;
 
 }  // namespace wirewise
