@@ -33,6 +33,7 @@ class TemporaryFolder {
 
 inline std::filesystem::path write_text(const std::filesystem::path& path, const std::string& text) {
   std::filesystem::create_directories(path.parent_path());
+  std::filesystem::remove(path);  // a file written over is flushed to disk at once by some file systems: slow, and nothing here needs it
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
   return path;
 }
