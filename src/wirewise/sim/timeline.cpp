@@ -1,123 +1,17 @@
 #include "wirewise/sim/timeline.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
-#include <set>
-#include <tuple>
+#include <string>
+#include <utility>
 
 #include "wirewise/base/error.h"
-#include "wirewise/sim/costs.h"
+#include "wirewise/sim/chains.h"
+#include "wirewise/sim/meetings.h"
 
 namespace wirewise {
 namespace {
 
-constexpr std::size_t kLanes = static_cast<std::size_t>(Lane::kCopy) + 1;
-using Chain = std::vector<OpId>;  // ops that run one after another
-
 const Op& op_of(const Program& program, OpId id) { return program.ops.at(static_cast<std::size_t>(id)); }
-
-std::vector<Chain> chain_a_lane(const Program& program) {
-  std::vector<Chain> chains(kLanes);
-  for (OpId id = 0; id < static_cast<OpId>(program.ops.size()); ++id) {
-    chains[static_cast<std::size_t>(op_of(program, id).lane)].push_back(id);
-  }
-  return chains;
-}
-
-/// The order in which one core does a program's work: collectives that were issued move to where an op first needs them.
-class CoreOrder {
- public:
-  explicit CoreOrder(const Program& program) : program_(program), pending_(program.ops.size(), false) {
-    for (OpId id = 0; id < static_cast<OpId>(program.ops.size()); ++id) place(id);
-    // What nobody waited for is waited for at the end, in the order of issue.
-    for (OpId id = 0; id < static_cast<OpId>(program.ops.size()); ++id) complete(id);
-  }
-  [[nodiscard]] Chain take() { return std::move(order_); }
-
- private:
-  void place(OpId id) {
-    const Op& op = op_of(program_, id);
-    for (OpId earlier : op.after) complete(earlier);
-    auto& issued = issued_[static_cast<std::size_t>(op.lane)];
-    if (is_collective(op.kind) && op.lane != Lane::kCompute) {
-      issued.push_back(id);
-      pending_[static_cast<std::size_t>(id)] = true;
-      return;
-    }
-    if (!issued.empty()) complete(issued.back());  // its lane's order holds for what isn't a collective too
-    order_.push_back(id);
-  }
-
-  /// Lanes are first in, first out: all that was issued in the lane before `id` completes before it.
-  void complete(OpId id) {
-    if (!pending_.at(static_cast<std::size_t>(id))) return;
-    auto& issued = issued_[static_cast<std::size_t>(op_of(program_, id).lane)];
-    const auto last = std::find(issued.begin(), issued.end(), id);
-    for (auto it = issued.begin(); it != last + 1; ++it) {
-      pending_[static_cast<std::size_t>(*it)] = false;
-      order_.push_back(*it);
-    }
-    issued.erase(issued.begin(), last + 1);
-  }
-
-  const Program& program_;
-  std::vector<bool> pending_;
-  std::array<std::vector<OpId>, kLanes> issued_;  // not yet complete, in order
-  Chain order_;
-};
-
-/// Which collectives of different programs are one: the k-th of each program over the same dimension and roles.
-class Meetings {
- public:
-  explicit Meetings(const Schedule& schedule) {
-    const Mesh mesh(schedule.strategy, schedule.ranks);
-    std::vector<int> program_of(static_cast<std::size_t>(schedule.ranks), -1);
-    for (std::size_t p = 0; p < schedule.programs.size(); ++p) {
-      for (int rank : schedule.programs[p].ranks) program_of.at(static_cast<std::size_t>(rank)) = static_cast<int>(p);
-    }
-    std::map<std::tuple<Mesh::Dim, std::set<int>, int>, std::size_t> known;
-    for (std::size_t p = 0; p < schedule.programs.size(); ++p) {
-      const auto& program = schedule.programs[p];
-      std::map<Mesh::Dim, std::set<int>> roles;
-      std::map<Mesh::Dim, int> count;
-      auto& meeting = meeting_of_.emplace_back(program.ops.size(), kAlone);
-      for (std::size_t id = 0; id < program.ops.size(); ++id) {
-        const Op& op = program.ops[id];
-        if (!is_collective(op.kind)) continue;
-        auto& met = roles[op.group];
-        if (met.empty()) {
-          for (int rank : mesh.group_of(program.ranks.front(), op.group)) met.insert(program_of[static_cast<std::size_t>(rank)]);
-        }
-        if (met.size() == 1) continue;
-        const auto [found, fresh] = known.try_emplace({op.group, met, count[op.group]++}, meetings_.size());
-        if (fresh) meetings_.push_back({met.size(), 0, {}});
-        meeting[id] = found->second;
-      }
-    }
-  }
-
-  /// True when the op may start: all have come. `ready` becomes the time at which the last of them was.
-  bool enter(std::size_t program, OpId op, Seconds& ready) {
-    const auto which = meeting_of_[program][static_cast<std::size_t>(op)];
-    if (which == kAlone) return true;
-    auto& meeting = meetings_[which];
-    if (meeting.arrived.insert(program).second) meeting.last = std::max(meeting.last, ready);
-    if (meeting.arrived.size() < meeting.roles) return false;
-    ready = meeting.last;
-    return true;
-  }
-
- private:
-  static constexpr auto kAlone = static_cast<std::size_t>(-1);
-  struct Meeting {
-    std::size_t roles;
-    Seconds last;
-    std::set<std::size_t> arrived;
-  };
-  std::vector<std::vector<std::size_t>> meeting_of_;  // program, op
-  std::vector<Meeting> meetings_;
-};
 
 class Run {
  public:
@@ -125,7 +19,7 @@ class Run {
       : schedule_(schedule), cost_(cost), meetings_(schedule) {
     for (const auto& program : schedule.programs) {
       check_dependencies(program);
-      chains_.push_back(lanes_share_core ? std::vector<Chain>{CoreOrder(program).take()} : chain_a_lane(program));
+      chains_.push_back(lanes_share_core ? std::vector<Chain>{core_order(program)} : chain_a_lane(program));
       next_.emplace_back(chains_.back().size(), 0);
       free_.emplace_back(chains_.back().size(), 0.0);
       spans_.emplace_back(program.ops.size());
