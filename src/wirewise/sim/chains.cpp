@@ -4,8 +4,6 @@
 #include <array>
 #include <utility>
 
-#include "wirewise/sim/costs.h"
-
 namespace wirewise {
 namespace {
 

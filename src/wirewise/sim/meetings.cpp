@@ -4,8 +4,6 @@
 #include <map>
 #include <tuple>
 
-#include "wirewise/sim/costs.h"
-
 namespace wirewise {
 
 Meetings::Meetings(const Schedule& schedule) {
