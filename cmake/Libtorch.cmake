@@ -1,7 +1,13 @@
 # libtorch from the pip wheel, as our own imported target: the wheel's own CMake package demands a full CUDA toolkit even for CPU use.
-set(WIREWISE_PYTHON "" CACHE FILEPATH "The Python whose torch wheel to link (default: .venv of the source tree)")
+if(TARGET Libtorch::cpu)
+  return()
+endif()
+set(WIREWISE_PYTHON "" CACHE FILEPATH "The Python whose torch wheel to link (default: .venv of the source tree, else python3)")
 if(NOT WIREWISE_PYTHON)
-  set(WIREWISE_PYTHON ${CMAKE_SOURCE_DIR}/.venv/bin/python)
+  set(WIREWISE_PYTHON python3)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python)
+    set(WIREWISE_PYTHON ${CMAKE_SOURCE_DIR}/.venv/bin/python)
+  endif()
 endif()
 if(NOT WIREWISE_TORCH_DIR)
   execute_process(COMMAND ${WIREWISE_PYTHON} -c

@@ -29,8 +29,8 @@ target_compile_definitions(wirewise_options INTERFACE WIREWISE_VERSION="${PROJEC
 
 add_library(wirewise_core_dependencies INTERFACE)
 target_link_libraries(wirewise_core_dependencies INTERFACE Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json
-  tomlplusplus::tomlplusplus CLI11::CLI11 OpenSSL::Crypto ${XXHASH_LIBRARY} ${CMAKE_DL_LIBS})
-target_include_directories(wirewise_core_dependencies SYSTEM INTERFACE ${XXHASH_INCLUDE_DIR})
+  tomlplusplus::tomlplusplus OpenSSL::Crypto ${XXHASH_LIBRARY} ${CMAKE_DL_LIBS})
+target_include_directories(wirewise_core_dependencies SYSTEM INTERFACE $<BUILD_INTERFACE:${XXHASH_INCLUDE_DIR}>)
 
 # wirewise_layer(name [dependency …]): the object library of src/wirewise/<name>.
 function(wirewise_layer name)
@@ -76,7 +76,7 @@ if(NOT TARGET wirewise_torch)
   list(FILTER cli_sources EXCLUDE REGEX "/torch_[^/]*\\.cpp$")
 endif()
 add_library(wirewise_cli STATIC ${cli_sources})
-target_link_libraries(wirewise_cli PRIVATE wirewise_options PUBLIC wirewise_core)
+target_link_libraries(wirewise_cli PRIVATE wirewise_options PUBLIC wirewise_core CLI11::CLI11)
 if(TARGET wirewise_torch)
   target_link_libraries(wirewise_cli PUBLIC wirewise_torch)
   target_compile_definitions(wirewise_cli PUBLIC WIREWISE_WITH_TORCH)
