@@ -101,10 +101,11 @@ Schedule two_roles(Seconds first, Seconds second) {
 
 TEST(Lanes, ACollectiveStartsWhenTheLastRoleHasCome) {
   for (const auto& options : {kSharedCore, kOwnLanes}) {
-    const auto report = price(two_roles(1, 4), options);
-    expect_spans(report, {{0, 1}, {4, 6}, {6, 7}, {0, 4}, {4, 6}, {6, 7}});
-    EXPECT_DOUBLE_EQ(report.step, 7);
-    EXPECT_EQ(report.ops[3].program, 1);
+    const auto second_late = price(two_roles(1, 4), options);
+    expect_spans(second_late, {{0, 1}, {4, 6}, {6, 7}, {0, 4}, {4, 6}, {6, 7}});
+    EXPECT_DOUBLE_EQ(second_late.step, 7);
+    EXPECT_EQ(second_late.ops[3].program, 1);
+    expect_spans(price(two_roles(4, 1), options), {{0, 4}, {4, 6}, {6, 7}, {0, 1}, {4, 6}, {6, 7}});
   }
 }
 
