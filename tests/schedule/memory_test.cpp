@@ -179,6 +179,16 @@ TEST(MemoryWalk, CountsPersistentBuffersOfAnEmptyProgram) {
   EXPECT_EQ(of(report.at_peak, Category::kParams), 100U);
 }
 
+TEST(MemoryWalk, NamesTheFirstOpAtThePeak) {
+  Program program;
+  program.ops.resize(3);
+  program.ops[1].temporary = program.ops[2].temporary = 7;
+  const auto report = memory_walk(program);
+  EXPECT_EQ(report.peak, 7U);
+  EXPECT_EQ(report.peak_op, 1);
+  EXPECT_EQ(report.live_after, (std::vector<Bytes>{0, 0, 0}));
+}
+
 /// Runs a program by the execution rule with ops of random length, and adds up what is live at each instant.
 Bytes peak_on_lanes(const Program& program, Random& random) {
   std::vector<double> start(program.ops.size()), end(program.ops.size());
