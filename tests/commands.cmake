@@ -5,7 +5,10 @@ add_dependencies(cli_tests wirewise)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_test(NAME IncludeDirection.FindsEachWrongArrow COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/include_direction.py --self-test)
 add_test(NAME IncludeDirection.PointsUpward COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/include_direction.py ${CMAKE_SOURCE_DIR})
-set_tests_properties(IncludeDirection.FindsEachWrongArrow IncludeDirection.PointsUpward PROPERTIES LABELS tree)
+add_test(NAME Documents.FindsEachBrokenLink COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/documents.py --self-test)
+add_test(NAME Documents.LinksLeadSomewhere COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/documents.py ${CMAKE_SOURCE_DIR})
+set_tests_properties(IncludeDirection.FindsEachWrongArrow IncludeDirection.PointsUpward Documents.FindsEachBrokenLink
+  Documents.LinksLeadSomewhere PROPERTIES LABELS tree)
 
 # wirewise_consumer_test(name source program expect): a project outside the tree, against what `cmake --install` leaves.
 function(wirewise_consumer_test name source program expect)
