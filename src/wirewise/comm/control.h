@@ -1,0 +1,126 @@
+// The memory that the ranks of one communicator coordinate through: a cell a rank, a ring of call slots with a cell a rank, the first
+// failure, and the table of message channels. Each cell is written by its owner only (bells and the failure excepted).
+//
+// A call takes slot (sequence mod kSlots). Its owner fills its cell and stores `issued` = sequence + 1 (release); peers that read that
+// (acquire) may read the rest of the cell. The slot is free for the next lap once every rank's `done` says so.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+#include "wirewise/base/dtype.h"
+#include "wirewise/comm/communicator.h"
+
+namespace wirewise::comm {
+
+inline constexpr std::uint64_t kSlots = 64;
+inline constexpr std::size_t kInlineWords = 8;
+inline constexpr std::uint64_t kEverything = ~std::uint64_t{0};  // a counter that has passed all rounds
+
+enum class Operation : std::uint8_t {
+  kAllReduce, kAllGather, kReduceScatter, kBroadcast, kReduce, kGather, kScatter, kAllToAll, kBarrier, kSend, kRecv,
+};
+
+/// What ranks must agree on, and what errors tell about it. The label may differ.
+struct Fingerprint {
+  Operation operation = Operation::kBarrier;
+  DType in = DType::kUInt8;
+  DType out = DType::kUInt8;
+  Reduction reduction = Reduction::kSum;
+  bool accumulate = false;
+  std::int32_t root = -1;
+  std::uint32_t parts = 0;
+  std::uint64_t count = 0;  // of all parts
+  std::uint64_t hash = 0;   // of each part's count and types
+  std::uint64_t sequence = 0;
+  char label[48] = {};
+
+  void set_label(std::string_view text) noexcept {
+    const std::size_t length = text.size() < sizeof label ? text.size() : sizeof label - 1;
+    std::memcpy(label, text.data(), length);
+    label[length] = 0;
+  }
+  [[nodiscard]] bool agrees_with(const Fingerprint& other) const noexcept {
+    return operation == other.operation && in == other.in && out == other.out && reduction == other.reduction &&
+           accumulate == other.accumulate && root == other.root && parts == other.parts && count == other.count &&
+           hash == other.hash && sequence == other.sequence;
+  }
+};
+
+struct alignas(64) RankCell {
+  std::atomic<std::uint32_t> doorbell{0};    // peers count it up when they moved something
+  std::atomic<std::uint32_t> sleepers{0};    // threads of this rank that sleep on it
+  std::atomic<std::uint32_t> background{0};  // this rank's progress thread looks after operations
+  std::atomic<std::uint32_t> departed{0};    // this rank has closed its communicator
+};
+
+struct alignas(64) CallCell {
+  std::atomic<std::uint64_t> issued{0};     // sequence + 1
+  std::atomic<std::uint64_t> published{0};  // rounds of this rank's inputs that lie in its staging area
+  std::atomic<std::uint64_t> reduced{0};    // rounds of its slice that this rank has reduced
+  std::atomic<std::uint64_t> consumed{0};   // rounds that this rank has taken from its peers' staging areas
+  std::atomic<std::uint64_t> done{0};       // sequence + 1: this rank no longer touches its peers' memory
+  alignas(64) Fingerprint fingerprint;
+  bool staged_in = false;   // the inputs come through the staging area
+  bool staged_out = false;  // results reach this rank through its peers' staging areas
+  std::uint64_t stage = 0;   // offset of this rank's staging area, where inputs are staged
+  std::uint64_t result = 0;  // the same where results are; written before the first `reduced`
+  std::uint64_t table = 0;  // offset of the words below where they are more than fit, else 0
+  std::uint32_t words = 0;
+  std::uint64_t inline_words[kInlineWords] = {};  // offsets of the parts' buffers (0: not shared), then counts
+};
+
+struct alignas(64) ControlHeader {
+  std::atomic<std::uint32_t> failure{0};  // 0 none, 1 being written, 2 written
+  std::uint32_t failure_kind = 0;
+  char failure_sentence[1400] = {};
+  char failure_remedy[400] = {};
+};
+
+/// A view of the control memory, laid out for `size` ranks.
+class Control {
+ public:
+  Control() = default;
+  Control(std::byte* base, int size) : base_(base), size_(static_cast<std::size_t>(size)) {}
+
+  [[nodiscard]] static std::size_t bytes(int size) noexcept {
+    const auto n = static_cast<std::size_t>(size);
+    return sizeof(ControlHeader) + n * sizeof(RankCell) + kSlots * n * sizeof(CallCell) + n * n * sizeof(std::atomic<std::uint64_t>);
+  }
+  /// Makes the objects; done once, by the rank that owns the memory, before peers look.
+  void construct() {
+    ::new (base_) ControlHeader{};
+    for (std::size_t i = 0; i < size_; ++i) ::new (&rank(static_cast<int>(i))) RankCell{};
+    for (std::size_t i = 0; i < kSlots * size_; ++i) ::new (&calls()[i]) CallCell{};
+    for (std::size_t i = 0; i < size_ * size_; ++i) ::new (&channels()[i]) std::atomic<std::uint64_t>{0};
+  }
+
+  [[nodiscard]] ControlHeader& header() const noexcept { return *reinterpret_cast<ControlHeader*>(base_); }
+  [[nodiscard]] RankCell& rank(int r) const noexcept {
+    return reinterpret_cast<RankCell*>(base_ + sizeof(ControlHeader))[static_cast<std::size_t>(r)];
+  }
+  [[nodiscard]] CallCell& call(std::uint64_t sequence, int r) const noexcept {
+    return calls()[(sequence % kSlots) * size_ + static_cast<std::size_t>(r)];
+  }
+  /// Offset, in the sender's arena, of the channel of messages from `source` to `target`; 0 before its first.
+  [[nodiscard]] std::atomic<std::uint64_t>& channel(int source, int target) const noexcept {
+    return channels()[static_cast<std::size_t>(source) * size_ + static_cast<std::size_t>(target)];
+  }
+
+ private:
+  [[nodiscard]] CallCell* calls() const noexcept {
+    return reinterpret_cast<CallCell*>(base_ + sizeof(ControlHeader) + size_ * sizeof(RankCell));
+  }
+  [[nodiscard]] std::atomic<std::uint64_t>* channels() const noexcept {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(reinterpret_cast<std::byte*>(calls()) + kSlots * size_ * sizeof(CallCell));
+  }
+
+  std::byte* base_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace wirewise::comm

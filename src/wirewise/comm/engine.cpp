@@ -1,0 +1,103 @@
+#include "wirewise/comm/engine.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+
+#include "wirewise/comm/futex.h"
+
+namespace wirewise::comm {
+
+void ring_engine(ArenaHeader& header) noexcept {
+  header.doorbell.fetch_add(1);
+  if (header.asleep.load() != 0) futex_wake_all(header.doorbell);
+}
+
+Engine::~Engine() {
+  stop_.store(true);
+  ring_engine(header_);
+  if (thread_.joinable()) thread_.join();
+}
+
+void Engine::add(EngineClient* client) {
+  const std::lock_guard lock(mutex_);
+  clients_.push_back(client);
+}
+
+void Engine::remove(EngineClient* client) noexcept {
+  std::unique_lock lock(mutex_);
+  std::erase(clients_, client);
+  if (std::this_thread::get_id() == thread_id_) return;
+  left_.wait(lock, [&] { return current_ != client; });
+}
+
+void Engine::notify() {
+  if (!started_.load()) {
+    const std::lock_guard lock(mutex_);
+    if (!started_.load()) {
+      // Signals belong to the program's own threads.
+      sigset_t all;
+      sigset_t before;
+      sigfillset(&all);
+      pthread_sigmask(SIG_SETMASK, &all, &before);
+      thread_ = std::thread([this] { run(); });
+      pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      thread_id_ = thread_.get_id();
+      started_.store(true);
+    }
+  }
+  ring_engine(header_);
+}
+
+void Engine::begin_help() {
+  help_.fetch_add(1);
+  notify();
+}
+
+/// One round over all communicators. True while any has operations to look after.
+bool Engine::pass(bool& moved) {
+  bool pending = false;
+  std::vector<EngineClient*> seen;
+  for (;;) {
+    EngineClient* client = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      for (EngineClient* const candidate : clients_) {
+        if (std::find(seen.begin(), seen.end(), candidate) == seen.end()) {
+          client = candidate;
+          break;
+        }
+      }
+      current_ = client;
+    }
+    if (client == nullptr) return pending;
+    seen.push_back(client);
+    const EngineClient::Drive result = client->drive_in_background(help_.load() > 0);
+    {
+      const std::lock_guard lock(mutex_);
+      current_ = nullptr;
+    }
+    left_.notify_all();
+    pending = pending || result != EngineClient::Drive::kNothing;
+    moved = moved || result == EngineClient::Drive::kMoved;
+  }
+}
+
+void Engine::run() {
+  using namespace std::chrono_literals;
+  pthread_setname_np(pthread_self(), "wirewise-comm");
+  while (!stop_.load()) {
+    const std::uint32_t bell = header_.doorbell.load();
+    bool moved = false;
+    const bool pending = pass(moved);
+    if (moved || stop_.load()) continue;
+    header_.asleep.store(1);
+    // Bounded while operations are pending: deadlines and the life of peers are looked after.
+    futex_wait(header_.doorbell, bell, pending ? 50ms : std::chrono::nanoseconds(10s));
+    header_.asleep.store(0);
+  }
+}
+
+}  // namespace wirewise::comm

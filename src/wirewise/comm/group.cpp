@@ -1,0 +1,331 @@
+#include "wirewise/comm/group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "wirewise/comm/futex.h"
+
+namespace wirewise::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr int kSpins = 300;
+constexpr auto kYieldTime = 150us;
+constexpr auto kSleep = 20ms;
+constexpr auto kHelpAfter = 10ms;
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Wakes the threads of a rank that sleep on its bell.
+void ring_waiters(RankCell& cell) noexcept {
+  cell.doorbell.fetch_add(1);
+  if (cell.sleepers.load() != 0) futex_wake_all(cell.doorbell);
+}
+
+}  // namespace
+
+Group::Group(Link link, CommunicatorOptions options)
+    : link_(std::move(link)), control_(at(link_.control_owner, link_.control), link_.size), options_(std::move(options)), mailboxes_(link_.size) {
+  spin_ = static_cast<unsigned>(link_.size) <= std::thread::hardware_concurrency();
+  context().collect();
+  context().engine.add(this);
+}
+
+Group::~Group() {
+  close();
+  // The progress thread can't end itself: another lets go of the context.
+  if (context().engine.on_thread()) std::thread([last = std::move(link_.context)] {}).detach();
+}
+
+// --- issuing
+
+bool Group::slot_free(std::uint64_t sequence) const noexcept {
+  if (sequence < kSlots) return true;
+  for (int r = 0; r < size(); ++r) {
+    if (control_.call(sequence, r).done.load(std::memory_order_acquire) != sequence - kSlots + 1) return false;
+  }
+  return true;
+}
+
+void Group::post_ready() {
+  while (!unposted_.empty() && slot_free(unposted_.front()->fingerprint.sequence) && unposted_.front()->post()) {
+    unposted_.pop_front();
+  }
+}
+
+void Group::count_background(int change) noexcept {
+  background_ += change;
+  control_.rank(rank()).background.store(background_ > 0 ? 1 : 0);
+}
+
+std::uint64_t Group::stage_offset() {
+  const std::lock_guard lock(issue_mutex_);
+  if (stage_ == nullptr) stage_ = context().arena.allocate(kStageBytes);
+  return static_cast<std::uint64_t>(static_cast<std::byte*>(stage_) - context().arena.base());
+}
+
+Work Group::issue(std::shared_ptr<Work::State> operation) {
+  {
+    const std::lock_guard lock(issue_mutex_);
+    if (failure_) throw *failure_;
+    if (operation->collective()) {
+      operation->fingerprint.sequence = next_sequence_++;
+      unposted_.push_back(operation);
+    }
+    fresh_.push_back(operation);
+    if (operation->background) count_background(1);
+    post_ready();
+  }
+  if (operation->background && waiters_.load() == 0) context().engine.notify();
+  return Work(std::move(operation));
+}
+
+// --- driving
+
+void Group::adopt() {
+  const std::lock_guard lock(issue_mutex_);
+  for (const auto& operation : fresh_) {
+    if (operation->may_stage()) stage_queue_.push_back(operation.get());
+    active_.push_back(operation);
+  }
+  fresh_.clear();
+  post_ready();
+}
+
+void Group::settle(const std::shared_ptr<Work::State>& operation, Passed& passed) {
+  if (operation->settled || !operation->reached(Level::kComplete)) return;
+  operation->settled = true;
+  passed.finished.push_back(operation);
+}
+
+void Group::drive(Passed& passed, const Work::State* until, Level level, bool yield_to_waiters) {
+  look_for_failure(passed);
+  adopt();
+  try {
+    for (std::size_t i = 0; i < active_.size();) {
+      const std::shared_ptr<Work::State> operation = active_[i];
+      bool moved = true;
+      while (moved) {
+        const bool had_output = operation->reached(Level::kOutput);
+        moved = operation->step();
+        passed.moved = passed.moved || moved;
+        settle(operation, passed);
+        if (!had_output && operation->reached(Level::kOutput)) ring_waiters(control_.rank(rank()));
+        if (until != nullptr && until->reached(level)) return;
+        if (yield_to_waiters && waiters_.load() > 0) return;
+        if (control_.header().failure.load() == 2) return look_for_failure(passed);
+      }
+      if (operation->retired()) {
+        operation->release();
+        active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+        passed.moved = true;
+        const std::lock_guard lock(issue_mutex_);
+        if (operation->background) count_background(-1);
+        post_ready();
+      } else {
+        ++i;
+      }
+    }
+  } catch (const Error& error) {
+    fail_all(passed, error);
+  } catch (const std::exception& error) {
+    fail_all(passed, Error(ErrorKind::kFailed, options_.name + ": " + error.what() + "."));
+  }
+}
+
+void Group::finish(Passed& passed) noexcept {
+  if (passed.finished.empty()) return;
+  ring_waiters(control_.rank(rank()));
+  for (const auto& operation : passed.finished) operation->run_callbacks();
+}
+
+EngineClient::Drive Group::drive_in_background(bool everything) {
+  {
+    const std::lock_guard lock(issue_mutex_);
+    control_.rank(rank()).background.store(background_ > 0 || everything ? 1 : 0);
+    if (background_ == 0 && !everything) return Drive::kNothing;
+  }
+  if (waiters_.load() > 0) return Drive::kWaiting;
+  Passed passed;
+  bool pending = false;
+  {
+    const std::unique_lock lock(drive_mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return Drive::kWaiting;
+    drive(passed, nullptr, Level::kComplete, true);
+    if (!passed.moved) check_health(passed);
+    pending = !active_.empty();
+  }
+  finish(passed);
+  return passed.moved ? Drive::kMoved : pending ? Drive::kWaiting : Drive::kNothing;
+}
+
+void Group::progress() {
+  Passed passed;
+  {
+    const std::unique_lock lock(drive_mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return;
+    drive(passed, nullptr, Level::kComplete, false);
+    if (!passed.moved) check_health(passed);
+  }
+  finish(passed);
+}
+
+bool Group::test(Work::State& operation) {
+  if (!operation.reached(Level::kComplete)) progress();
+  if (!operation.reached(Level::kComplete)) return false;
+  operation.rethrow();
+  return true;
+}
+
+void Group::wait(Work::State& operation, Level level) {
+  if (operation.reached(level)) return operation.rethrow();
+  waiters_.fetch_add(1);
+  RankCell& cell = control_.rank(rank());
+  int spins = spin_ ? 0 : kSpins;
+  Clock::time_point idle_since{};
+  bool helped = false;
+  while (!operation.reached(level)) {
+    const std::uint32_t bell = cell.doorbell.load();
+    Passed passed;
+    {
+      const std::unique_lock lock(drive_mutex_, std::try_to_lock);
+      if (lock.owns_lock()) {
+        drive(passed, &operation, level, false);
+        if (!passed.moved && spins > kSpins) check_health(passed);
+      }
+    }
+    finish(passed);
+    if (operation.reached(level)) break;
+    if (passed.moved) {
+      spins = spin_ ? 0 : kSpins;
+      idle_since = {};
+    } else if (spins < kSpins) {
+      ++spins;
+      relax();
+    } else {
+      ++spins;
+      const auto now = Clock::now();
+      if (idle_since == Clock::time_point{}) idle_since = now;
+      if (now - idle_since < kYieldTime) {
+        std::this_thread::yield();
+        continue;
+      }
+      if (!helped && now - idle_since > kHelpAfter) {
+        helped = true;
+        context().engine.begin_help();
+      }
+      cell.sleepers.fetch_add(1);
+      futex_wait(cell.doorbell, bell, kSleep);
+      cell.sleepers.fetch_sub(1);
+    }
+  }
+  if (helped) context().engine.end_help();
+  waiters_.fetch_sub(1);
+  bool left = false;
+  {
+    const std::lock_guard lock(issue_mutex_);
+    left = background_ > 0;
+  }
+  if (left) context().engine.notify();
+  if (waiters_.load() > 0) ring_waiters(cell);  // another may drive now
+  operation.rethrow();
+}
+
+// --- for operations
+
+void Group::ring(int r) noexcept {
+  RankCell& cell = control_.rank(r);
+  ring_waiters(cell);
+  if (cell.background.load() != 0) ring_engine(link_.arena_header(r));
+}
+
+void Group::ring_peers() noexcept {
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank()) ring(r);
+  }
+}
+
+void Group::leave_stage(const Work::State* operation) noexcept { std::erase(stage_queue_, operation); }
+
+// --- ending
+
+void Group::abort(const std::string& reason) noexcept {
+  try {
+    record_failure(Error(ErrorKind::kAborted, options_.name + " was aborted by " + name_of_rank(rank()) + ": " + reason));
+  } catch (...) {
+    // No memory for the text: the fact alone.
+    std::uint32_t none = 0;
+    ControlHeader& header = control_.header();
+    if (header.failure.compare_exchange_strong(none, 1)) {
+      header.failure_kind = static_cast<std::uint32_t>(ErrorKind::kAborted);
+      header.failure.store(2);
+    }
+  }
+}
+
+void Group::close() noexcept {
+  {
+    const std::lock_guard lock(issue_mutex_);
+    if (closed_) return;
+    closed_ = true;
+  }
+  context().engine.remove(this);
+  Passed passed;
+  std::vector<void*> blocks;
+  {
+    const std::lock_guard lock(drive_mutex_);
+    try {
+      drive(passed, nullptr, Level::kComplete, false);
+      const Error closed(ErrorKind::kAborted, options_.name + ": " + name_of_rank(rank()) + " has closed its communicator.",
+                         "Wait for operations before the communicator ends.");
+      const auto open = std::find_if(active_.begin(), active_.end(), [](const auto& op) { return !op->reached(Level::kComplete); });
+      if (open != active_.end()) {
+        fail_all(passed, Error(ErrorKind::kAborted, name_of_rank(rank()) + " closed its communicator with " +
+                                                        describe((*open)->fingerprint) + " in flight.", closed.remedy()));
+      }
+      for (const auto& operation : active_) operation->release();
+      active_.clear();
+      const std::lock_guard issue_lock(issue_mutex_);
+      if (!failure_) failure_ = closed;
+    } catch (...) {
+      active_.clear();
+    }
+    blocks = std::move(kept_);
+    kept_.clear();
+    {
+      const std::lock_guard issue_lock(issue_mutex_);
+      if (stage_ != nullptr) blocks.push_back(stage_);
+    }
+    if (link_.control_owner == rank()) blocks.push_back(at(rank(), link_.control));
+  }
+  finish(passed);
+  control_.rank(rank()).departed.store(1);
+  control_.rank(rank()).background.store(0);
+  ring_peers();
+  // Peers may still read this rank's cells and staged data.
+  const auto unused = [control = control_, size = size(), mappings = link_.mappings, liveness = link_.liveness,
+                       numbers = link_.liveness_ranks] {
+    const std::vector<int> dead = liveness ? liveness->dead() : std::vector<int>{};
+    for (int r = 0; r < size; ++r) {
+      if (control.rank(r).departed.load() != 0) continue;
+      if (std::find(dead.begin(), dead.end(), liveness ? numbers[static_cast<std::size_t>(r)] : -1) == dead.end()) return false;
+    }
+    return true;
+  };
+  try {
+    context().free_when(unused, std::move(blocks));
+  } catch (...) {
+    // The blocks stay until the process ends.
+  }
+}
+
+}  // namespace wirewise::comm

@@ -1,0 +1,124 @@
+// One rank's side of a communicator: its operations in flight, who drives them, how it waits, and what it does when a peer fails.
+//
+// Operations are kept in order of issue. Whoever waits drives all of them (so no order of waiting can deadlock); otherwise the progress
+// thread of the process does. A waiter spins a little, yields, then sleeps on this rank's bell, and looks whether the peers live and the
+// deadlines hold. The first failure of any rank is written to control memory once, and is what every rank reports.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "wirewise/base/error.h"
+#include "wirewise/comm/control.h"
+#include "wirewise/comm/engine.h"
+#include "wirewise/comm/link.h"
+#include "wirewise/comm/mailbox.h"
+#include "wirewise/comm/operation.h"
+
+namespace wirewise::comm {
+
+/// Bytes of one round of staged copies, for all destinations together. The staging area holds two rounds of inputs and two of results
+/// (which may be twice as wide, but are of one slice only).
+inline constexpr std::size_t kRoundBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kStageBytes = 4 * kRoundBytes;
+
+class Group final : public EngineClient, public std::enable_shared_from_this<Group> {
+ public:
+  Group(Link link, CommunicatorOptions options);
+  ~Group() override;
+
+  [[nodiscard]] int rank() const noexcept { return link_.rank; }
+  [[nodiscard]] int size() const noexcept { return link_.size; }
+  [[nodiscard]] const Link& link() const noexcept { return link_; }
+  [[nodiscard]] const Control& control() const noexcept { return control_; }
+  [[nodiscard]] const CommunicatorOptions& options() const noexcept { return options_; }
+  [[nodiscard]] ProcessContext& context() const noexcept { return *link_.context; }
+  /// Memory at `offset` of rank `r`'s arena.
+  [[nodiscard]] std::byte* at(int r, std::uint64_t offset) const noexcept { return link_.bases[static_cast<std::size_t>(r)] + offset; }
+
+  // --- for callers
+  Work issue(std::shared_ptr<Work::State> operation);
+  void wait(Work::State& operation, Level level);
+  bool test(Work::State& operation);
+  void progress();
+  void abort(const std::string& reason) noexcept;
+  /// Ends this rank's part: operations that are not complete fail, here and at the peers.
+  void close() noexcept;
+
+  // --- for operations, while they are driven
+  /// Tells rank `r` that something moved.
+  void ring(int r) noexcept;
+  void ring_peers() noexcept;
+  /// Whether it is `operation`'s turn with the staging area. Operations that may stage have it in order of issue: any other order could
+  /// make ranks wait in a circle.
+  [[nodiscard]] bool has_stage(const Work::State* operation) const noexcept {
+    return !stage_queue_.empty() && stage_queue_.front() == operation;
+  }
+  void leave_stage(const Work::State* operation) noexcept;
+  /// The staging area's offset in this rank's arena; allocates it on first use.
+  [[nodiscard]] std::uint64_t stage_offset();
+  /// Keeps arena memory until all ranks have left.
+  void keep_until_closed(void* block) { kept_.push_back(block); }
+
+  /// The state of messages; while driving.
+  [[nodiscard]] Mailboxes& mailboxes() noexcept { return mailboxes_; }
+
+  // --- texts
+  [[nodiscard]] std::string name_of_rank(int r) const;
+  [[nodiscard]] std::string describe(const Fingerprint& print) const;
+  /// The error of ranks that called different things.
+  [[nodiscard]] Error mismatch(int a, const Fingerprint& first, int b, const Fingerprint& second) const;
+
+  Drive drive_in_background(bool everything) override;
+
+ private:
+  struct Passed {
+    bool moved = false;
+    std::vector<std::shared_ptr<Work::State>> finished;
+  };
+  // All of these run under drive_mutex_.
+  void drive(Passed& passed, const Work::State* until, Level level, bool yield_to_waiters);
+  void look_for_failure(Passed& passed);
+  void check_health(Passed& passed);
+  void record_failure(const Error& error) noexcept;
+  [[nodiscard]] std::optional<Error> recorded_failure() const;
+  void fail_all(Passed& passed, const Error& error);
+  void settle(const std::shared_ptr<Work::State>& operation, Passed& passed);
+  void adopt();
+  void post_ready();  // under issue_mutex_
+  [[nodiscard]] bool slot_free(std::uint64_t sequence) const noexcept;
+  void count_background(int change) noexcept;  // under issue_mutex_
+  void finish(Passed& passed) noexcept;
+  [[nodiscard]] std::string describe_missing(const Work::State& operation) const;
+
+  Link link_;
+  Control control_;
+  CommunicatorOptions options_;
+  bool spin_ = false;
+
+  std::mutex issue_mutex_;  // taken after drive_mutex_ where both are
+  std::deque<std::shared_ptr<Work::State>> fresh_;     // issued, not yet driven
+  std::deque<std::shared_ptr<Work::State>> unposted_;  // issued, waiting for their slot
+  std::uint64_t next_sequence_ = 0;
+  int background_ = 0;
+  std::optional<Error> failure_;
+  bool closed_ = false;
+
+  std::mutex drive_mutex_;
+  std::vector<std::shared_ptr<Work::State>> active_;
+  std::deque<const Work::State*> stage_queue_;
+  std::chrono::steady_clock::time_point next_health_check_{};
+  std::vector<void*> kept_;
+  Mailboxes mailboxes_;
+
+  void* stage_ = nullptr;  // under issue_mutex_
+  std::atomic<int> waiters_{0};
+};
+
+}  // namespace wirewise::comm

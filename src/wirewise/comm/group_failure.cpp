@@ -1,0 +1,211 @@
+// How a group finds out that something went wrong, and what it says: the first failure of any rank is written to control memory, and all
+// ranks report that one.
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "wirewise/comm/futex.h"
+#include "wirewise/comm/group.h"
+
+namespace wirewise::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto kHealthInterval = 20ms;
+
+const char* name_of(Operation operation) noexcept {
+  switch (operation) {
+    case Operation::kAllReduce: return "all_reduce";
+    case Operation::kAllGather: return "all_gather";
+    case Operation::kReduceScatter: return "reduce_scatter";
+    case Operation::kBroadcast: return "broadcast";
+    case Operation::kReduce: return "reduce";
+    case Operation::kGather: return "gather";
+    case Operation::kScatter: return "scatter";
+    case Operation::kAllToAll: return "all_to_all";
+    case Operation::kBarrier: return "barrier";
+    case Operation::kSend: return "send";
+    case Operation::kRecv: return "recv";
+  }
+  return "unknown operation";
+}
+
+const char* name_of(Reduction reduction) noexcept {
+  switch (reduction) {
+    case Reduction::kSum: return "sum";
+    case Reduction::kAverage: return "average";
+    case Reduction::kProduct: return "product";
+    case Reduction::kMin: return "min";
+    case Reduction::kMax: return "max";
+    case Reduction::kBitAnd: return "bit and";
+    case Reduction::kBitOr: return "bit or";
+    case Reduction::kBitXor: return "bit xor";
+  }
+  return "unknown reduction";
+}
+
+bool reduces(Operation operation) noexcept {
+  return operation == Operation::kAllReduce || operation == Operation::kReduceScatter || operation == Operation::kReduce;
+}
+
+bool is_message(Operation operation) noexcept { return operation == Operation::kSend || operation == Operation::kRecv; }
+
+std::string seconds(std::chrono::milliseconds time) {
+  const auto whole = time.count() / 1000;
+  return time.count() % 1000 == 0 ? std::to_string(whole) + " s" : std::to_string(time.count()) + " ms";
+}
+
+template <std::size_t kSize>
+void copy_text(char (&target)[kSize], const std::string& text) noexcept {
+  const std::size_t length = std::min(text.size(), kSize - 1);
+  std::memcpy(target, text.data(), length);
+  target[length] = 0;
+}
+
+}  // namespace
+
+std::string Group::name_of_rank(int r) const {
+  const RankIdentity& identity = link_.identities[static_cast<std::size_t>(r)];
+  return "rank " + std::to_string(r) + " (" + identity.host + ", pid " + std::to_string(identity.pid) + ")";
+}
+
+std::string Group::describe(const Fingerprint& print) const {
+  std::string text = name_of(print.operation);
+  if (print.operation != Operation::kBarrier) {
+    text += " of " + std::to_string(print.count) + " " + std::string(wirewise::name_of(print.in));
+    if (print.out != print.in) text += " to " + std::string(wirewise::name_of(print.out));
+    if (print.parts > 1) text += " in " + std::to_string(print.parts) + " parts";
+  }
+  if (reduces(print.operation) && print.reduction != Reduction::kSum) text += ", " + std::string(name_of(print.reduction));
+  if (print.accumulate) text += ", accumulated";
+  if (is_message(print.operation)) {
+    text += print.operation == Operation::kSend ? " to rank " : " from rank ";
+    text += std::to_string(print.root) + " with tag " + std::to_string(static_cast<std::int64_t>(print.hash));
+    text += " (" + options_.name;
+  } else {
+    if (print.root >= 0) text += ", root " + std::to_string(print.root);
+    text += " (call " + std::to_string(print.sequence) + " of " + options_.name;
+  }
+  if (print.label[0] != 0) text += ", '" + std::string(print.label) + "'";
+  return text + ")";
+}
+
+Error Group::mismatch(int a, const Fingerprint& first, int b, const Fingerprint& second) const {
+  if (a > b) return mismatch(b, second, a, first);
+  return Error(ErrorKind::kMismatch,
+               "ranks disagree: " + name_of_rank(a) + " called " + describe(first) + ", " + name_of_rank(b) + " called " + describe(second) + ".",
+               "Make all ranks call the same operations in one order, with equal types, counts, root and reduction.");
+}
+
+void Group::record_failure(const Error& error) noexcept {
+  ControlHeader& header = control_.header();
+  std::uint32_t none = 0;
+  if (!header.failure.compare_exchange_strong(none, 1)) return;
+  header.failure_kind = static_cast<std::uint32_t>(error.kind());
+  copy_text(header.failure_sentence, error.sentence());
+  copy_text(header.failure_remedy, error.remedy());
+  header.failure.store(2);
+  for (int r = 0; r < size(); ++r) ring(r);
+}
+
+std::optional<Error> Group::recorded_failure() const {
+  const ControlHeader& header = control_.header();
+  if (header.failure.load() != 2) return std::nullopt;
+  return Error(static_cast<ErrorKind>(header.failure_kind), header.failure_sentence, header.failure_remedy);
+}
+
+void Group::look_for_failure(Passed& passed) {
+  if (control_.header().failure.load() != 2) return;
+  if (const auto error = recorded_failure()) fail_all(passed, *error);
+}
+
+void Group::fail_all(Passed& passed, const Error& found) {
+  record_failure(found);
+  // Another rank may be writing an earlier cause; should it have died over that, ours stands.
+  const auto limit = Clock::now() + 100ms;
+  while (control_.header().failure.load() != 2 && Clock::now() < limit) std::this_thread::yield();
+  const Error error = recorded_failure().value_or(found);
+  {
+    const std::lock_guard lock(issue_mutex_);
+    if (!failure_) failure_ = error;
+    active_.insert(active_.end(), fresh_.begin(), fresh_.end());
+    fresh_.clear();
+    unposted_.clear();
+    count_background(-background_);
+  }
+  const auto pointer = std::make_exception_ptr(error);
+  for (const auto& operation : active_) {
+    if (!operation->reached(Level::kComplete)) operation->fail(pointer);
+    settle(operation, passed);
+    operation->release();
+  }
+  passed.moved = passed.moved || !active_.empty();
+  active_.clear();
+  stage_queue_.clear();
+}
+
+std::string Group::describe_missing(const Work::State& operation) const {
+  std::string absent;
+  std::string late;
+  for (const Missing& missing : operation.missing()) {
+    std::string& list = missing.arrived ? late : absent;
+    list += (list.empty() ? "" : ", ") + name_of_rank(missing.rank);
+  }
+  std::string text;
+  if (!absent.empty()) text = absent + " did not arrive";
+  if (!late.empty()) text += (text.empty() ? "" : "; ") + late + " did not finish";
+  return text.empty() ? "this rank was not driven" : text;
+}
+
+void Group::check_health(Passed& passed) {
+  const auto now = Clock::now();
+  if (now < next_health_check_) return;
+  next_health_check_ = now + kHealthInterval;
+  const auto open = [this] {
+    return std::find_if(active_.begin(), active_.end(), [](const auto& op) { return !op->reached(Level::kComplete); });
+  };
+  if (open() == active_.end()) return;
+
+  std::vector<int> lost;
+  std::vector<int> left;
+  const std::vector<int> dead = link_.liveness ? link_.liveness->dead() : std::vector<int>{};
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    if (control_.rank(r).departed.load() != 0) {
+      left.push_back(r);
+    } else if (!dead.empty() && std::find(dead.begin(), dead.end(), link_.liveness_ranks[static_cast<std::size_t>(r)]) != dead.end()) {
+      lost.push_back(r);
+    }
+  }
+  if (!lost.empty() || !left.empty()) {
+    // They may have finished their part before they went.
+    drive(passed, nullptr, Level::kComplete, false);
+    const auto first = open();
+    if (first == active_.end()) return;
+    if (!lost.empty()) {
+      return fail_all(passed, Error(ErrorKind::kPeerLost, name_of_rank(lost.front()) + " died during " + describe((*first)->fingerprint) + ".",
+                                    "Look at that rank's own output and the kernel log; start again from the last checkpoint."));
+    }
+    for (const auto& operation : active_) {
+      if (operation->reached(Level::kComplete)) continue;
+      for (const Missing& missing : operation->missing()) {
+        if (std::find(left.begin(), left.end(), missing.rank) == left.end()) continue;
+        return fail_all(passed, Error(ErrorKind::kPeerLost,
+                                      name_of_rank(missing.rank) + " has left " + options_.name + ", but " + name_of_rank(rank()) +
+                                          " waits for it in " + describe(operation->fingerprint) + ".",
+                                      "Look at that rank's own output for its reason."));
+      }
+    }
+  }
+  for (const auto& operation : active_) {
+    if (operation->reached(Level::kComplete) || now < operation->deadline) continue;
+    return fail_all(passed, Error(ErrorKind::kTimeout,
+                                  describe(operation->fingerprint) + " timed out after " + seconds(operation->timeout) + ": " +
+                                      describe_missing(*operation) + ".",
+                                  "See what those ranks do, or raise the timeout."));
+  }
+}
+
+}  // namespace wirewise::comm

@@ -1,0 +1,44 @@
+// What joins one rank to its group: where the peers' memory is mapped, who they are, and whether they live. Made by the rendezvous of
+// processes, by the maker of thread ranks, or from another link by split().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "wirewise/comm/context.h"
+
+namespace wirewise::comm {
+
+struct RankIdentity {
+  std::string host;
+  long pid = 0;
+};
+
+/// Tells which ranks have died. Threads have none: a thread can't die alone.
+class Liveness {
+ public:
+  virtual ~Liveness() = default;
+  /// Ranks (of the link that made this) whose process has ended.
+  [[nodiscard]] virtual std::vector<int> dead() = 0;
+};
+
+struct Link {
+  int rank = 0;
+  int size = 1;
+  std::shared_ptr<ProcessContext> context;
+  std::vector<std::byte*> bases;                     // by rank: its arena as mapped here
+  std::vector<std::shared_ptr<PeerArena>> mappings;  // keeps them mapped
+  std::vector<RankIdentity> identities;              // by rank
+  std::shared_ptr<Liveness> liveness;
+  std::vector<int> liveness_ranks;  // by rank: its number in `liveness`
+  int control_owner = 0;            // the rank whose arena holds the control memory
+  std::uint64_t control = 0;        // its offset there
+
+  [[nodiscard]] ArenaHeader& arena_header(int r) const noexcept {
+    return *reinterpret_cast<ArenaHeader*>(bases[static_cast<std::size_t>(r)]);
+  }
+};
+
+}  // namespace wirewise::comm

@@ -1,0 +1,385 @@
+#include "wirewise/comm/local_communicator.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <string>
+
+#include "wirewise/base/error.h"
+#include "wirewise/comm/message_operation.h"
+#include "wirewise/comm/move_operation.h"
+#include "wirewise/comm/reduce_operation.h"
+
+namespace wirewise::comm {
+namespace {
+
+const std::byte* bytes_of(ConstBuffer buffer) noexcept { return static_cast<const std::byte*>(buffer.data); }
+std::byte* bytes_of(Buffer buffer) noexcept { return static_cast<std::byte*>(buffer.data); }
+
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) noexcept {
+  // splitmix64's finaliser over a running sum.
+  hash += value + 0x9e3779b97f4a7c15u;
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebu;
+  return hash ^ (hash >> 31);
+}
+
+void check_pointer(const void* data, std::size_t count, const char* what, const char* operation) {
+  if (data != nullptr || count == 0) return;
+  throw bad_input(std::string(operation) + ": " + what + " is null, but " + std::to_string(count) + " elements are asked for.",
+                  "Pass a buffer.");
+}
+
+void check_same(DType a, DType b, const char* operation) {
+  if (a == b) return;
+  throw bad_input(std::string(operation) + ": the input is " + std::string(wirewise::name_of(a)) + ", the output " +
+                      std::string(wirewise::name_of(b)) + ".",
+                  "Use one type for both.");
+}
+
+/// Buffers are the same, or apart: `allowed` is where `out` may lie within `in` (or `in` within `out`).
+void check_overlap(const std::byte* in, std::size_t in_bytes, const std::byte* out, std::size_t out_bytes, bool allowed,
+                   const char* operation) {
+  if (in_bytes == 0 || out_bytes == 0 || allowed) return;
+  const std::less<> before;
+  if (!before(out, in + in_bytes) || !before(in, out + out_bytes)) return;
+  throw bad_input(std::string(operation) + ": input and output overlap.", "Use the in-place form of the operation, or buffers that are apart.");
+}
+
+}  // namespace
+
+LocalCommunicator::LocalCommunicator(Link link, CommunicatorOptions options)
+    : group_(std::make_shared<Group>(std::move(link), std::move(options))) {}
+
+LocalCommunicator::~LocalCommunicator() {
+  group_->close();
+  for (void* const pointer : allocated_) group_->context().arena.free(pointer);
+}
+
+void LocalCommunicator::check_rank(int r, const char* what, const char* operation) const {
+  if (r >= 0 && r < size()) return;
+  throw bad_input(std::string(operation) + ": " + what + " " + std::to_string(r) + " is none of the " + std::to_string(size()) + " ranks.",
+                  "Ranks count from 0.");
+}
+
+Work LocalCommunicator::issue_reduction(Operation operation, std::span<const ReducePart> parts, int root, Reduction op,
+                                        CallOptions options) {
+  const char* const name = operation == Operation::kAllReduce ? "all_reduce" : operation == Operation::kReduce ? "reduce" : "reduce_scatter";
+  const bool scatters = operation == Operation::kReduceScatter;
+  const auto ranks = static_cast<std::size_t>(size());
+  Fingerprint print;
+  print.operation = operation;
+  print.reduction = op;
+  print.accumulate = options.accumulate;
+  print.root = root;
+  print.parts = static_cast<std::uint32_t>(parts.size());
+  std::vector<ReducePlanPart> plan;
+  for (const ReducePart& part : parts) {
+    const bool has_output = root < 0 || root == rank();
+    // Only the root has an output to reduce to: what it is of is for all to agree on where the caller names it.
+    const ReduceKind kind{part.in.dtype, part.out.dtype, op, options.accumulate};
+    check_reduce_kind(kind, name);
+    check_pointer(part.in.data, part.count, "the input", name);
+    if (has_output) {
+      check_pointer(part.out.data, part.count, "the output", name);
+      const std::size_t in_bytes = (scatters ? ranks : 1) * part.count * size_of(kind.in);
+      const std::byte* const slot =
+          bytes_of(part.in) + (scatters ? static_cast<std::size_t>(rank()) * part.count * size_of(kind.in) : 0);
+      check_overlap(bytes_of(part.in), in_bytes, bytes_of(part.out), part.count * size_of(kind.out),
+                    slot == bytes_of(part.out) && kind.in == kind.out, name);
+    }
+    plan.push_back({bytes_of(part.in), bytes_of(part.out), part.count, kind});
+    print.count += part.count;
+    print.hash = mixed(mixed(mixed(print.hash, part.count), static_cast<std::uint64_t>(kind.in)), static_cast<std::uint64_t>(kind.out));
+  }
+  if (!parts.empty()) {
+    print.in = parts.front().in.dtype;
+    print.out = parts.front().out.dtype;
+  }
+  return group_->issue(std::make_shared<ReduceOperation>(group_, print, std::move(options), std::move(plan)));
+}
+
+Work LocalCommunicator::all_reduce(std::span<const ReducePart> parts, Reduction op, CallOptions options) {
+  return issue_reduction(Operation::kAllReduce, parts, -1, op, std::move(options));
+}
+
+Work LocalCommunicator::reduce_scatter(std::span<const ReducePart> parts, Reduction op, CallOptions options) {
+  return issue_reduction(Operation::kReduceScatter, parts, -1, op, std::move(options));
+}
+
+Work LocalCommunicator::reduce(ConstBuffer in, Buffer out, std::size_t count, int root, Reduction op, CallOptions options) {
+  check_rank(root, "root", "reduce");
+  const ReducePart part{in, out, count};
+  return issue_reduction(Operation::kReduce, std::span(&part, 1), root, op, std::move(options));
+}
+
+namespace {
+
+void refuse_accumulate(const CallOptions& options, const char* operation) {
+  if (options.accumulate) throw bad_input(std::string(operation) + ": accumulate is for reductions.", "Leave it out.");
+}
+
+Fingerprint move_print(Operation operation, DType dtype, std::uint64_t count, int root) {
+  Fingerprint print;
+  print.operation = operation;
+  print.in = print.out = dtype;
+  print.count = count;
+  print.root = root;
+  print.parts = 1;
+  return print;
+}
+
+}  // namespace
+
+Work LocalCommunicator::all_gather(std::span<const AllGatherPart> parts, CallOptions options) {
+  refuse_accumulate(options, "all_gather");
+  const auto ranks = static_cast<std::size_t>(size());
+  Fingerprint print = move_print(Operation::kAllGather, parts.empty() ? DType::kUInt8 : parts.front().shard.dtype, 0, -1);
+  print.parts = static_cast<std::uint32_t>(parts.size());
+  MovePlan plan;
+  plan.outgoing.resize(1);
+  plan.incoming.resize(ranks);
+  for (const AllGatherPart& part : parts) {
+    check_same(part.shard.dtype, part.full.dtype, "all_gather");
+    check_pointer(part.shard.data, part.count, "the shard", "all_gather");
+    check_pointer(part.full.data, part.count, "the output", "all_gather");
+    const std::size_t bytes = part.count * size_of(part.shard.dtype);
+    const std::byte* const own = bytes_of(part.full) + static_cast<std::size_t>(rank()) * bytes;
+    check_overlap(bytes_of(part.shard), bytes, bytes_of(part.full), ranks * bytes, own == bytes_of(part.shard), "all_gather");
+    plan.exposed.push_back({bytes_of(part.shard), bytes});
+    for (std::size_t r = 0; r < ranks; ++r) plan.incoming[r].push_back({bytes_of(part.full) + r * bytes, bytes});
+    print.count += part.count;
+    print.hash = mixed(mixed(print.hash, part.count), static_cast<std::uint64_t>(part.shard.dtype));
+  }
+  plan.outgoing[0] = plan.exposed;
+  plan.view = [own = plan.exposed](int, std::span<const std::byte* const> buffers, std::span<const std::uint64_t>) {
+    std::vector<ConstSpan> spans;
+    for (std::size_t i = 0; i < own.size(); ++i) spans.push_back({buffers[i], own[i].bytes});
+    return spans;
+  };
+  return group_->issue(std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan)));
+}
+
+Work LocalCommunicator::broadcast(Buffer buffer, std::size_t count, int root, CallOptions options) {
+  refuse_accumulate(options, "broadcast");
+  check_rank(root, "root", "broadcast");
+  check_pointer(buffer.data, count, "the buffer", "broadcast");
+  const std::size_t bytes = count * size_of(buffer.dtype);
+  const bool is_root = root == rank();
+  MovePlan plan;
+  plan.exposed = {{is_root ? bytes_of(buffer) : nullptr, is_root ? bytes : 0}};
+  plan.outgoing = {plan.exposed};
+  plan.incoming.resize(static_cast<std::size_t>(size()));
+  if (!is_root) plan.incoming[static_cast<std::size_t>(root)] = {{bytes_of(buffer), bytes}};
+  plan.view = [root, bytes](int source, std::span<const std::byte* const> buffers, std::span<const std::uint64_t>) {
+    return std::vector<ConstSpan>{{buffers[0], source == root ? bytes : 0}};
+  };
+  const Fingerprint print = move_print(Operation::kBroadcast, buffer.dtype, count, root);
+  return group_->issue(std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan)));
+}
+
+Work LocalCommunicator::gather(ConstBuffer in, Buffer out, std::size_t count, int root, CallOptions options) {
+  refuse_accumulate(options, "gather");
+  check_rank(root, "root", "gather");
+  check_pointer(in.data, count, "the input", "gather");
+  const auto ranks = static_cast<std::size_t>(size());
+  const std::size_t bytes = count * size_of(in.dtype);
+  MovePlan plan;
+  plan.exposed = {{bytes_of(in), bytes}};
+  plan.outgoing = {plan.exposed};
+  plan.incoming.resize(ranks);
+  if (root == rank()) {
+    check_same(in.dtype, out.dtype, "gather");
+    check_pointer(out.data, count, "the output", "gather");
+    const std::byte* const own = bytes_of(out) + static_cast<std::size_t>(rank()) * bytes;
+    check_overlap(bytes_of(in), bytes, bytes_of(out), ranks * bytes, own == bytes_of(in), "gather");
+    for (std::size_t r = 0; r < ranks; ++r) plan.incoming[r] = {{bytes_of(out) + r * bytes, bytes}};
+  }
+  plan.view = [bytes](int, std::span<const std::byte* const> buffers, std::span<const std::uint64_t>) {
+    return std::vector<ConstSpan>{{buffers[0], bytes}};
+  };
+  const Fingerprint print = move_print(Operation::kGather, in.dtype, count, root);
+  return group_->issue(std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan)));
+}
+
+Work LocalCommunicator::scatter(ConstBuffer in, Buffer out, std::size_t count, int root, CallOptions options) {
+  refuse_accumulate(options, "scatter");
+  check_rank(root, "root", "scatter");
+  check_pointer(out.data, count, "the output", "scatter");
+  const auto ranks = static_cast<std::size_t>(size());
+  const std::size_t bytes = count * size_of(out.dtype);
+  const bool is_root = root == rank();
+  MovePlan plan;
+  plan.shared = false;
+  plan.exposed = {{is_root ? bytes_of(in) : nullptr, is_root ? ranks * bytes : 0}};
+  plan.outgoing.resize(ranks);
+  plan.incoming.resize(ranks);
+  plan.incoming[static_cast<std::size_t>(root)] = {{bytes_of(out), bytes}};
+  if (is_root) {
+    check_same(in.dtype, out.dtype, "scatter");
+    check_pointer(in.data, count, "the input", "scatter");
+    const std::byte* const own = bytes_of(in) + static_cast<std::size_t>(rank()) * bytes;
+    check_overlap(bytes_of(in), ranks * bytes, bytes_of(out), bytes, own == bytes_of(out), "scatter");
+    for (std::size_t r = 0; r < ranks; ++r) plan.outgoing[r] = {{bytes_of(in) + r * bytes, bytes}};
+  }
+  plan.view = [at = static_cast<std::size_t>(rank()) * bytes, root, bytes](int source, std::span<const std::byte* const> buffers,
+                                                                         std::span<const std::uint64_t>) {
+    if (source != root || buffers[0] == nullptr) return std::vector<ConstSpan>{};
+    return std::vector<ConstSpan>{{buffers[0] + at, bytes}};
+  };
+  const Fingerprint print = move_print(Operation::kScatter, out.dtype, count, root);
+  return group_->issue(std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan)));
+}
+
+Work LocalCommunicator::all_to_all(ConstBuffer in, std::span<const std::size_t> send_counts, Buffer out,
+                                   std::span<const std::size_t> recv_counts, CallOptions options) {
+  refuse_accumulate(options, "all_to_all");
+  check_same(in.dtype, out.dtype, "all_to_all");
+  const auto ranks = static_cast<std::size_t>(size());
+  if (send_counts.size() != ranks || recv_counts.size() != ranks) {
+    throw bad_input("all_to_all: " + std::to_string(send_counts.size()) + " counts to send and " + std::to_string(recv_counts.size()) +
+                        " to receive for " + std::to_string(ranks) + " ranks.",
+                    "Give one count for each rank.");
+  }
+  const std::size_t element = size_of(in.dtype);
+  const std::size_t sent = std::accumulate(send_counts.begin(), send_counts.end(), std::size_t{0});
+  const std::size_t received = std::accumulate(recv_counts.begin(), recv_counts.end(), std::size_t{0});
+  check_pointer(in.data, sent, "the input", "all_to_all");
+  check_pointer(out.data, received, "the output", "all_to_all");
+  check_overlap(bytes_of(in), sent * element, bytes_of(out), received * element, false, "all_to_all");
+  const auto me = static_cast<std::size_t>(rank());
+  if (send_counts[me] != recv_counts[me]) {
+    throw bad_input("all_to_all: this rank sends itself " + std::to_string(send_counts[me]) + " elements and expects " +
+                        std::to_string(recv_counts[me]) + ".",
+                    "Make both counts equal.");
+  }
+  MovePlan plan;
+  plan.shared = false;
+  plan.exposed = {{bytes_of(in), sent * element}};
+  plan.counts.assign(send_counts.begin(), send_counts.end());
+  std::size_t from = 0;
+  std::size_t to = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    plan.outgoing.push_back({{bytes_of(in) + from, send_counts[r] * element}});
+    plan.incoming.push_back({{bytes_of(out) + to, recv_counts[r] * element}});
+    from += send_counts[r] * element;
+    to += recv_counts[r] * element;
+  }
+  const std::vector<std::size_t> expected(recv_counts.begin(), recv_counts.end());
+  plan.view = [group = group_.get(), me, element, expected](int source, std::span<const std::byte* const> buffers,
+                                                            std::span<const std::uint64_t> counts) {
+    const std::uint64_t given = counts[me];
+    const std::size_t wanted = expected[static_cast<std::size_t>(source)];
+    if (given != wanted) {
+      throw Error(ErrorKind::kMismatch,
+                  "ranks disagree: in all_to_all " + group->name_of_rank(source) + " sends " + std::to_string(given) + " elements to " +
+                      group->name_of_rank(group->rank()) + ", which expects " + std::to_string(wanted) + ".",
+                  "Make what each rank sends equal what its peer expects.");
+    }
+    const std::uint64_t before = std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(me), std::uint64_t{0});
+    if (buffers[0] == nullptr) return std::vector<ConstSpan>{};
+    return std::vector<ConstSpan>{{buffers[0] + before * element, wanted * element}};
+  };
+  // Counts differ from rank to rank by nature: they are compared pair by pair.
+  const Fingerprint print = move_print(Operation::kAllToAll, in.dtype, 0, -1);
+  return group_->issue(std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan)));
+}
+
+Work LocalCommunicator::barrier(CallOptions options) {
+  refuse_accumulate(options, "barrier");
+  MovePlan plan;
+  plan.outgoing.resize(1);
+  plan.incoming.resize(static_cast<std::size_t>(size()));
+  plan.view = [](int, std::span<const std::byte* const>, std::span<const std::uint64_t>) { return std::vector<ConstSpan>{}; };
+  const Fingerprint print = move_print(Operation::kBarrier, DType::kUInt8, 0, -1);
+  return group_->issue(std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan)));
+}
+
+Work LocalCommunicator::send(ConstBuffer in, std::size_t count, int peer, int tag, CallOptions options) {
+  refuse_accumulate(options, "send");
+  check_rank(peer, "peer", "send");
+  check_pointer(in.data, count, "the buffer", "send");
+  Fingerprint print = move_print(Operation::kSend, in.dtype, count, peer);
+  print.hash = static_cast<std::uint64_t>(static_cast<std::int64_t>(tag));
+  return group_->issue(std::make_shared<SendOperation>(group_, print, std::move(options), in.data));
+}
+
+Work LocalCommunicator::recv(Buffer out, std::size_t count, int peer, int tag, CallOptions options) {
+  refuse_accumulate(options, "recv");
+  check_rank(peer, "peer", "recv");
+  check_pointer(out.data, count, "the buffer", "recv");
+  Fingerprint print = move_print(Operation::kRecv, out.dtype, count, peer);
+  print.hash = static_cast<std::uint64_t>(static_cast<std::int64_t>(tag));
+  return group_->issue(std::make_shared<RecvOperation>(group_, print, std::move(options), out.data));
+}
+
+std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key, CommunicatorOptions options) {
+  const auto ranks = static_cast<std::size_t>(size());
+  CallOptions call;
+  call.label = "split into " + options.name;
+  const auto gather_all = [&](const std::vector<std::int64_t>& own) {
+    std::vector<std::int64_t> all(own.size() * ranks);
+    Communicator::all_gather({own.data(), DType::kInt64}, {all.data(), DType::kInt64}, own.size(), call).wait();
+    return all;
+  };
+  const std::vector<std::int64_t> choices = gather_all({colour, key});
+  std::vector<int> members;
+  for (int r = 0; r < size(); ++r) {
+    if (colour >= 0 && choices[2 * static_cast<std::size_t>(r)] == colour) members.push_back(r);
+  }
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+    return choices[2 * static_cast<std::size_t>(a) + 1] < choices[2 * static_cast<std::size_t>(b) + 1];
+  });
+  const Link& parent = group_->link();
+  Arena& arena = parent.context->arena;
+  void* memory = nullptr;
+  std::int64_t place = 0;
+  if (!members.empty() && members.front() == rank()) {
+    const int count = static_cast<int>(members.size());
+    memory = arena.allocate(Control::bytes(count));
+    Control(static_cast<std::byte*>(memory), count).construct();
+    place = static_cast<std::byte*>(memory) - arena.base();
+  }
+  std::vector<std::int64_t> places;
+  try {
+    places = gather_all({place});
+  } catch (...) {
+    arena.free(memory);
+    throw;
+  }
+  if (colour < 0) return nullptr;
+
+  Link link;
+  link.size = static_cast<int>(members.size());
+  link.context = parent.context;
+  link.liveness = parent.liveness;
+  link.mappings = parent.mappings;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const auto r = static_cast<std::size_t>(members[i]);
+    if (members[i] == rank()) link.rank = static_cast<int>(i);
+    link.bases.push_back(parent.bases[r]);
+    link.identities.push_back(parent.identities[r]);
+    link.liveness_ranks.push_back(parent.liveness_ranks[r]);
+  }
+  link.control_owner = 0;
+  link.control = static_cast<std::uint64_t>(places[static_cast<std::size_t>(members.front())]);
+  return std::make_unique<LocalCommunicator>(std::move(link), std::move(options));
+}
+
+void* LocalCommunicator::allocate_shared(std::size_t bytes) {
+  group_->context().collect();
+  void* const pointer = group_->context().arena.allocate(bytes);
+  const std::lock_guard lock(mutex_);
+  allocated_.insert(pointer);
+  return pointer;
+}
+
+void LocalCommunicator::free_shared(void* pointer) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (allocated_.erase(pointer) == 0) return;
+  }
+  group_->context().arena.free(pointer);
+}
+
+}  // namespace wirewise::comm

@@ -1,0 +1,464 @@
+#include "wirewise/comm/mesh.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "wirewise/base/error.h"
+#include "wirewise/comm/control.h"
+
+namespace wirewise::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What ranks put into the store.
+struct Card {
+  int size = 0;
+  long pid = 0;
+  std::string boot;    // equal on one host
+  std::string socket;  // name of the abstract socket
+  std::string cookie;  // what proves that a connection comes from a rank of this store
+  std::string host;
+};
+
+std::string hex(ArenaId id) {
+  std::array<char, 33> text{};
+  std::snprintf(text.data(), text.size(), "%016llx%016llx", static_cast<unsigned long long>(id.high), static_cast<unsigned long long>(id.low));
+  return text.data();
+}
+
+std::string host_name() {
+  char name[256] = "localhost";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::string boot_id() {
+  if (const char* const given = std::getenv("WIREWISE_HOST_ID"); given != nullptr && *given != 0) {
+    return std::string("given:") + given;
+  }
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  if (!(file >> id)) id = host_name();
+  return id;
+}
+
+/// Start time of this process, which tells it from an earlier one with its number.
+std::string start_time() {
+  std::ifstream file("/proc/self/stat");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::istringstream fields(text.substr(std::min(text.size(), text.rfind(')') + 2)));
+  std::string field;
+  for (int i = 0; i < 20; ++i) fields >> field;
+  return field;
+}
+
+std::string written(const Card& card) {
+  std::ostringstream text;
+  text << card.size << ' ' << card.pid << ' ' << card.boot << ' ' << card.socket << ' ' << card.cookie << ' ' << card.host;
+  return text.str();
+}
+
+Card read_card(const std::string& text, int rank) {
+  Card card;
+  std::istringstream in(text);
+  if (!(in >> card.size >> card.pid >> card.boot >> card.socket >> card.cookie >> card.host)) {
+    throw Error(ErrorKind::kStore, "rendezvous: what rank " + std::to_string(rank) + " left in the store can't be read.",
+                "Start all ranks from one build of wirewise, on a store of their own.");
+  }
+  return card;
+}
+
+/// The first message on a connection, with the sender's arena beside it.
+struct Hello {
+  char magic[8] = {'w', 'i', 'r', 'e', 'w', 'i', 's', '1'};
+  char cookie[32] = {};
+  std::int32_t rank = -1;
+  std::int32_t pad = 0;
+  ArenaId arena;
+  std::uint64_t arena_bytes = 0;
+  std::uint64_t control = 0;  // of rank 0
+};
+
+sockaddr_un address_of(const std::string& name, socklen_t& length) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // a leading zero: the abstract namespace, no file
+  length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+
+[[noreturn]] void fail_system(const std::string& what) {
+  throw Error(ErrorKind::kFailed, "rendezvous: " + what + ": " + std::strerror(errno) + ".",
+              "Raise the limit on open files (ulimit -n), and run the ranks in one network namespace.");
+}
+
+int remaining_ms(Clock::time_point deadline) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000));
+}
+
+bool send_hello(int socket, const Hello& hello, int file) {
+  iovec data{const_cast<Hello*>(&hello), sizeof hello};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &file, sizeof file);
+  ssize_t sent = 0;
+  do sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(sizeof hello);
+}
+
+/// Empty when the peer closed, sent something else, or nothing until the deadline.
+std::optional<std::pair<Hello, UniqueFd>> receive_hello(int socket, Clock::time_point deadline) {
+  for (;;) {
+    pollfd wait{socket, POLLIN, 0};
+    const int ready = ::poll(&wait, 1, remaining_ms(deadline));
+    if (ready > 0) break;
+    if (ready < 0 && errno != EINTR) return std::nullopt;
+    if (Clock::now() >= deadline) return std::nullopt;
+  }
+  Hello hello;
+  iovec data{&hello, sizeof hello};
+  alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  UniqueFd file;
+  if (got >= 0) {
+    for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+      if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+      for (std::size_t at = 0; CMSG_LEN(at + sizeof(int)) <= header->cmsg_len; at += sizeof(int)) {
+        int fd = -1;
+        std::memcpy(&fd, CMSG_DATA(header) + at, sizeof fd);
+        file.reset(fd);
+      }
+    }
+  }
+  const Hello expected;
+  if (got != static_cast<ssize_t>(sizeof hello) || std::memcmp(hello.magic, expected.magic, sizeof hello.magic) != 0 || !file.valid()) {
+    return std::nullopt;
+  }
+  return std::pair{hello, std::move(file)};
+}
+
+struct Credentials {
+  long pid = 0;
+  uid_t uid = 0;
+};
+Credentials credentials_of(int socket) {
+  ucred found{};
+  socklen_t length = sizeof found;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &found, &length) != 0) fail_system("can't tell who a peer is");
+  return {found.pid, found.uid};
+}
+
+UniqueFd process_handle(long pid) {
+#if defined(SYS_pidfd_open)
+  if (pid > 0) return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
+#endif
+  (void)pid;
+  return {};
+}
+
+std::string list_of(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return text;
+}
+
+/// One meeting: the state that its steps share.
+class Meeting {
+ public:
+  Meeting(Store& store, int rank, int size, std::chrono::milliseconds timeout, const std::string& name)
+      : store_(store), rank_(rank), size_(size), name_(name), timeout_(timeout), deadline_(Clock::now() + timeout) {
+    link_.rank = rank;
+    link_.size = size;
+    link_.context = ProcessContext::get(size);
+    peers_.resize(static_cast<std::size_t>(size));
+    files_.resize(static_cast<std::size_t>(size));
+    hellos_.resize(static_cast<std::size_t>(size));
+  }
+
+  Link run() {
+    claim_rank();
+    listen();
+    show_card();
+    read_cards();
+    make_control();
+    try {
+      join();
+      map_arenas();
+    } catch (...) {
+      if (control_ != nullptr) link_.context->arena.free(control_);
+      throw;
+    }
+    for (int r = 0; r < size_; ++r) link_.liveness_ranks.push_back(r);
+    link_.liveness = std::make_shared<Mesh>(std::move(peers_));
+    return std::move(link_);
+  }
+
+ private:
+  [[nodiscard]] std::string who(int r) const {
+    const Card& card = cards_[static_cast<std::size_t>(r)];
+    return "rank " + std::to_string(r) + " (" + card.host + ", pid " + std::to_string(card.pid) + ")";
+  }
+
+  /// One process a rank. A process may make several communicators of one name in turn: each is a generation of its own.
+  void claim_rank() {
+    const std::string key = "claim/" + std::to_string(rank_);
+    generation_ = store_.add(key, 1);
+    const std::string me = host_name() + " " + std::to_string(::getpid()) + " " + start_time();
+    store_.set(key + "/" + std::to_string(generation_), me);
+    if (generation_ == 1) return;
+    const std::string before = store_.get(key + "/" + std::to_string(generation_ - 1), timeout_);
+    if (before == me) return;
+    std::istringstream words(before);
+    std::string host;
+    std::string pid;
+    words >> host >> pid;
+    throw bad_input("rendezvous: rank " + std::to_string(rank_) + " of " + name_ + " is taken by " + host + ", pid " + pid + "; this is pid " +
+                        std::to_string(::getpid()) + ".",
+                    "Give each process a rank of its own, and each run a store of its own.");
+  }
+
+  [[nodiscard]] std::string card_key(int r) const { return "card/" + std::to_string(generation_) + "/" + std::to_string(r); }
+
+  void listen() {
+    listener_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!listener_.valid()) fail_system("can't open a socket");
+    own_.socket = "wirewise-" + hex(random_id());
+    socklen_t length = 0;
+    const sockaddr_un address = address_of(own_.socket, length);
+    if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 || ::listen(listener_.get(), size_ + 8) != 0) {
+      fail_system("can't listen on a Unix socket");
+    }
+  }
+
+  void show_card() {
+    own_.size = size_;
+    own_.pid = ::getpid();
+    own_.boot = boot_id();
+    own_.cookie = hex(random_id());
+    own_.host = host_name();
+    store_.set(card_key(rank_), written(own_));
+  }
+
+  void read_cards() {
+    std::vector<int> absent;
+    for (int r = 0; r < size_; ++r) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
+      try {
+        const Card card = read_card(store_.get(card_key(r), std::max(left, std::chrono::milliseconds(1))), r);
+        if (card.size != size_) {
+          throw Error(ErrorKind::kMismatch,
+                      "rendezvous: rank " + std::to_string(r) + " (" + card.host + ", pid " + std::to_string(card.pid) + ") counts " +
+                          std::to_string(card.size) + " ranks, rank " + std::to_string(rank_) + " (" + own_.host + ", pid " +
+                          std::to_string(own_.pid) + ") counts " + std::to_string(size_) + ".",
+                      "Start all ranks with one size.");
+        }
+        if (card.boot != own_.boot) {
+          throw Error(ErrorKind::kFailed,
+                      "rendezvous: rank " + std::to_string(r) + " is on host " + card.host + ", rank " + std::to_string(rank_) + " on host " +
+                          own_.host + "; this communicator joins ranks of one host.",
+                      "Start all ranks on one host.");
+        }
+        cards_.push_back(card);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kTimeout) throw;
+        absent.push_back(r);
+        cards_.emplace_back();
+      }
+    }
+    if (absent.empty()) return;
+    throw Error(ErrorKind::kTimeout,
+                "rendezvous: " + list_of(absent) + " of " + std::to_string(size_) + " did not come to " + name_ + " within " +
+                    std::to_string(timeout_.count()) + " ms.",
+                "See whether those ranks were started, with the same store, and what they say.");
+  }
+
+  void make_control() {
+    if (rank_ != 0) return;
+    Arena& arena = link_.context->arena;
+    control_ = arena.allocate(Control::bytes(size_));
+    Control(static_cast<std::byte*>(control_), size_).construct();
+    link_.control = static_cast<std::uint64_t>(static_cast<std::byte*>(control_) - arena.base());
+  }
+
+  [[nodiscard]] Hello hello_to(int r) const {
+    Hello hello;
+    std::memcpy(hello.cookie, cards_[static_cast<std::size_t>(r)].cookie.data(), sizeof hello.cookie);
+    hello.rank = rank_;
+    hello.arena = link_.context->arena.id();
+    hello.arena_bytes = link_.context->arena.size();
+    hello.control = link_.control;
+    return hello;
+  }
+
+  void check_user(int socket, int r) const {
+    const Credentials found = credentials_of(socket);
+    if (found.uid == ::geteuid()) return;
+    throw Error(ErrorKind::kFailed,
+                "rendezvous: " + who(r) + " runs as user " + std::to_string(found.uid) + ", this rank as user " + std::to_string(::geteuid()) + ".",
+                "Run all ranks as one user.");
+  }
+
+  void keep(int r, UniqueFd socket, Hello hello, UniqueFd file) {
+    const auto i = static_cast<std::size_t>(r);
+    peers_[i].process = process_handle(credentials_of(socket.get()).pid);
+    peers_[i].socket = std::move(socket);
+    hellos_[i] = hello;
+    files_[i] = std::move(file);
+  }
+
+  [[noreturn]] void lost(int r) const {
+    throw Error(Clock::now() >= deadline_ ? ErrorKind::kTimeout : ErrorKind::kPeerLost,
+                "rendezvous: " + who(r) + " came to " + name_ + ", but did not join" + (Clock::now() >= deadline_ ? " in time." : "; it has gone."),
+                "Look at that rank's own output for its reason.");
+  }
+
+  void join() {
+    const int arena = link_.context->arena.descriptor();
+    // To lower ranks: they listen already, so connecting and sending wait for nobody.
+    std::vector<UniqueFd> sockets(static_cast<std::size_t>(rank_));
+    for (int r = 0; r < rank_; ++r) {
+      UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+      if (!socket.valid()) fail_system("can't open a socket");
+      socklen_t length = 0;
+      const sockaddr_un address = address_of(cards_[static_cast<std::size_t>(r)].socket, length);
+      int failed = 0;
+      do failed = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length);
+      while (failed != 0 && errno == EINTR);
+      if (failed != 0) {
+        if (errno == ECONNREFUSED) lost(r);
+        fail_system("can't reach " + who(r));
+      }
+      check_user(socket.get(), r);
+      if (!send_hello(socket.get(), hello_to(r), arena)) lost(r);
+      sockets[static_cast<std::size_t>(r)] = std::move(socket);
+    }
+    for (int missing = size_ - 1 - rank_; missing > 0;) {
+      if (accept_one()) --missing;
+    }
+    for (int r = 0; r < rank_; ++r) {
+      auto& socket = sockets[static_cast<std::size_t>(r)];
+      auto answer = receive_hello(socket.get(), deadline_);
+      if (!answer || std::memcmp(answer->first.cookie, own_.cookie.data(), sizeof answer->first.cookie) != 0) lost(r);
+      keep(r, std::move(socket), answer->first, std::move(answer->second));
+    }
+    if (rank_ != 0) link_.control = hellos_[0].control;
+  }
+
+  /// Takes one connection. False for one that is no rank's: it is closed and forgotten.
+  bool accept_one() {
+    UniqueFd socket;
+    for (;;) {
+      pollfd wait{listener_.get(), POLLIN, 0};
+      ::poll(&wait, 1, std::min(remaining_ms(deadline_), 100));
+      socket.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (socket.valid()) break;
+      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) fail_system("can't accept a peer");
+      for (int r = rank_ + 1; r < size_; ++r) {
+        if (peers_[static_cast<std::size_t>(r)].socket.valid()) continue;
+        if (Clock::now() >= deadline_ || gone(r)) lost(r);
+      }
+    }
+    auto hello = receive_hello(socket.get(), std::min(deadline_, Clock::now() + std::chrono::seconds(1)));
+    if (!hello || std::memcmp(hello->first.cookie, own_.cookie.data(), sizeof hello->first.cookie) != 0) return false;
+    const int r = hello->first.rank;
+    if (r <= rank_ || r >= size_ || peers_[static_cast<std::size_t>(r)].socket.valid()) return false;
+    check_user(socket.get(), r);
+    if (!send_hello(socket.get(), hello_to(r), link_.context->arena.descriptor())) lost(r);
+    keep(r, std::move(socket), hello->first, std::move(hello->second));
+    return true;
+  }
+
+  /// A rank that has shown its card and ended. (Within one PID namespace; else the deadline tells.)
+  [[nodiscard]] bool gone(int r) const {
+    const long pid = cards_[static_cast<std::size_t>(r)].pid;
+    std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
+    const std::string text((std::istreambuf_iterator<char>(status)), {});
+    const std::size_t end = text.rfind(')');
+    return end != std::string::npos && end + 2 < text.size() && text[end + 2] == 'Z';
+  }
+
+  void map_arenas() {
+    for (int r = 0; r < size_; ++r) {
+      const auto i = static_cast<std::size_t>(r);
+      link_.identities.push_back({cards_[i].host, cards_[i].pid});
+      if (r == rank_) {
+        link_.bases.push_back(link_.context->arena.base());
+        continue;
+      }
+      auto mapping = link_.context->map_peer(hellos_[i].arena, hellos_[i].arena_bytes, files_[i]);
+      link_.bases.push_back(mapping->base());
+      link_.mappings.push_back(std::move(mapping));
+    }
+  }
+
+  Store& store_;
+  int rank_;
+  int size_;
+  std::string name_;
+  std::chrono::milliseconds timeout_;
+  Clock::time_point deadline_;
+  std::int64_t generation_ = 0;
+  Link link_;
+  UniqueFd listener_;
+  Card own_;
+  std::vector<Card> cards_;
+  std::vector<Mesh::Peer> peers_;
+  std::vector<Hello> hellos_;
+  std::vector<UniqueFd> files_;
+  void* control_ = nullptr;
+};
+
+}  // namespace
+
+std::vector<int> Mesh::dead() {
+  std::vector<pollfd> fds;
+  std::vector<int> ranks;
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    for (const UniqueFd* const fd : {&peers_[r].socket, &peers_[r].process}) {
+      if (!fd->valid()) continue;
+      fds.push_back({fd->get(), POLLIN, 0});
+      ranks.push_back(static_cast<int>(r));
+    }
+  }
+  std::vector<int> gone;
+  if (fds.empty() || ::poll(fds.data(), fds.size(), 0) <= 0) return gone;
+  for (std::size_t i = 0; i < fds.size(); ++i) {
+    // Nothing is ever sent after the meeting: a readable socket is a closed one, a readable pidfd an ended process.
+    if (fds[i].revents != 0 && (gone.empty() || gone.back() != ranks[i])) gone.push_back(ranks[i]);
+  }
+  return gone;
+}
+
+Link meet_processes(Store& store, int rank, int size, std::chrono::milliseconds timeout, const std::string& name) {
+  return Meeting(store, rank, size, timeout, name).run();
+}
+
+}  // namespace wirewise::comm

@@ -1,0 +1,76 @@
+// An operation in flight: a small state machine that step() advances without blocking, driven by its group (group.h).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "wirewise/comm/communicator.h"
+#include "wirewise/comm/control.h"
+
+namespace wirewise::comm {
+class Group;
+
+enum class Level : int { kPending, kOutput, kComplete };
+
+/// A rank that an operation waits for.
+struct Missing {
+  int rank = 0;
+  bool arrived = false;  // it has called the operation, but not finished its part
+};
+}  // namespace wirewise::comm
+
+namespace wirewise {
+
+class Work::State {
+ public:
+  State(std::shared_ptr<comm::Group> group, const comm::Fingerprint& fingerprint, CallOptions options);
+  virtual ~State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  /// Announces the call to the peers; false while its slot is still in use. In order of issue.
+  virtual bool post() { return true; }
+  /// Advances by at most a few MiB of copying. True when anything moved. Throws the operation's error.
+  virtual bool step() = 0;
+  /// True once nothing more is to be done for it here: its slot and staging area are given back.
+  [[nodiscard]] virtual bool retired() const noexcept = 0;
+  /// The ranks it waits for.
+  [[nodiscard]] virtual std::vector<comm::Missing> missing() const = 0;
+  /// Gives back what it holds; after retired(), or when it failed.
+  virtual void release() noexcept {}
+  /// It may need the staging area, and gives up its turn with leave_stage().
+  [[nodiscard]] virtual bool may_stage() const noexcept { return false; }
+  /// Collectives take a slot; messages don't.
+  [[nodiscard]] virtual bool collective() const noexcept { return true; }
+
+  [[nodiscard]] bool reached(comm::Level level) const noexcept { return level_.load() >= static_cast<int>(level); }
+  void reach(comm::Level level) noexcept { level_.store(static_cast<int>(level)); }
+  void fail(std::exception_ptr error);
+  /// Throws the error if there is one.
+  void rethrow() const;
+  void then(std::function<void(std::exception_ptr)> callback);
+  /// Calls what then() left, once the operation is complete.
+  void run_callbacks() noexcept;
+
+  std::shared_ptr<comm::Group> group;
+  comm::Fingerprint fingerprint;
+  std::string label;
+  bool background = true;
+  std::chrono::steady_clock::time_point deadline;
+  std::chrono::milliseconds timeout;
+  bool settled = false;  // its completion was told; the driver's
+
+ private:
+  std::atomic<int> level_{0};
+  std::exception_ptr error_;  // set before level_ says complete
+  std::mutex mutex_;
+  std::vector<std::function<void(std::exception_ptr)>> callbacks_;
+};
+
+}  // namespace wirewise
