@@ -37,6 +37,9 @@ void cross_entropy_backward_(at::Tensor& logits, const at::Tensor& targets, cons
 /// zero. grad [vocab, width] of any of the dtypes, dy [rows, width], tokens int64 [rows].
 void embedding_backward(at::Tensor& grad, bool add, const at::Tensor& dy, const at::Tensor& tokens);
 
+/// out = column sums of x, or out += them, added in float32 in row order and rounded once. x [rows, width], out [width] of any of the dtypes.
+void column_sums(const at::Tensor& x, at::Tensor& out, bool add);
+
 /// Sum of squares in float64, in a fixed order that depends on the length alone.
 double sum_of_squares(const at::Tensor& flat);
 

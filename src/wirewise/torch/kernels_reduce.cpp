@@ -61,6 +61,7 @@ WIREWISE_REDUCE_KERNELS(Float)
 WIREWISE_REDUCE_KERNELS(BFloat16)
 WIREWISE_REDUCE_KERNELS(Half)
 
+constexpr std::int64_t kRowBlock = 64;     // rows summed on their own in column sums
 constexpr std::int64_t kBlock = 1 << 16;  // elements summed on their own; block sums are added in order
 
 }  // namespace
@@ -88,6 +89,31 @@ void embedding_backward(at::Tensor& grad, bool add, const at::Tensor& dy, const 
         for (std::int64_t j = 0; j < width; ++j) store(row[j], load(row[j]) + sum[static_cast<std::size_t>(j)]);
       }
     });
+  });
+}
+
+void column_sums(const at::Tensor& x, at::Tensor& out, bool add) {
+  const std::int64_t rows = x.size(0);
+  const std::int64_t width = x.size(1);
+  std::vector<float> total(static_cast<std::size_t>(width), 0.0F);
+  std::vector<float> block(static_cast<std::size_t>(width));
+  dispatch(x.scalar_type(), [&](auto* in_type) {
+    using In = std::remove_pointer_t<decltype(in_type)>;
+    const In* in = x.const_data_ptr<In>();
+    // Sums of blocks of rows are added up, so that rounding grows with the number of blocks and not of rows.
+    for (std::int64_t begin = 0; begin < rows; begin += kRowBlock) {
+      std::fill(block.begin(), block.end(), 0.0F);
+      for (std::int64_t row = begin; row < std::min(rows, begin + kRowBlock); ++row) row_add(in + row * width, block.data(), width);
+      row_add(block.data(), total.data(), width);
+    }
+  });
+  dispatch(out.scalar_type(), [&](auto* out_type) {
+    using Out = std::remove_pointer_t<decltype(out_type)>;
+    Out* data = out.mutable_data_ptr<Out>();
+    for (std::int64_t i = 0; i < width; ++i) {
+      const float sum = total[static_cast<std::size_t>(i)];
+      store(data[i], add ? load(data[i]) + sum : sum);
+    }
   });
 }
 

@@ -3,11 +3,12 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/sum.h>
 
 #include <cmath>
 
+#include "wirewise/torch/kernels.h"
 #include "wirewise/torch/kernels_common.h"
 
 namespace wirewise::layers {
@@ -43,20 +44,15 @@ at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight* bias)
 
 void linear_weight_backward(const at::Tensor& dy, const at::Tensor& x, Weight& weight, Weight* bias) {
   if (weight.grad.scalar_type() != dy.scalar_type()) {
-    store_gradient(weight, at::mm(dy.t(), x));
+    at::Tensor gradient = at::empty(weight.grad.sizes(), dy.options());
+    at::mm_out(gradient, dy.t(), x);
+    store_gradient(weight, gradient);
   } else if (weight.add) {
     at::addmm_out(weight.grad, weight.grad, dy.t(), x);
   } else {
     at::mm_out(weight.grad, dy.t(), x);
   }
-  if (bias) {
-    const auto dtype = bias->grad.scalar_type();
-    if (bias->add) {
-      bias->grad.add_(at::sum(dy, {0}, false, dtype));
-    } else {
-      at::sum_out(bias->grad, dy, {0}, false, dtype);
-    }
-  }
+  if (bias) kernels::column_sums(dy, bias->grad, bias->add);
 }
 
 at::Tensor linear_input_backward(const at::Tensor& dy, const Weight& weight) { return at::mm(dy, weight.value); }

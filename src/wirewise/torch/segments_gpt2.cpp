@@ -1,10 +1,8 @@
 // GPT-2's segments: learned positions, LayerNorm, one fused query-key-value projection, GELU (tanh form).
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
-#include <ATen/ops/sum.h>
 
 #include "wirewise/torch/families.h"
 #include "wirewise/torch/kernels.h"
@@ -27,13 +25,9 @@ class Gpt2Embedding final : public NamedSegment {
     const at::Tensor& dy = grad_out[0];
     kernels::embedding_backward(weights[0].grad, weights[0].add, dy.view({-1, dy.size(-1)}), in[0]);
     const std::int64_t sequence = dy.size(1);
-    at::Tensor used = weights[1].grad.narrow(0, 0, sequence);
-    if (weights[1].add) {
-      used.add_(at::sum(dy, {0}, false, used.scalar_type()));
-    } else {
-      at::sum_out(used, dy, {0}, false, used.scalar_type());
-      weights[1].grad.narrow(0, sequence, weights[1].grad.size(0) - sequence).zero_();
-    }
+    at::Tensor used = weights[1].grad.narrow(0, 0, sequence).view(-1);
+    kernels::column_sums(dy.view({dy.size(0), -1}), used, weights[1].add);
+    if (!weights[1].add) weights[1].grad.narrow(0, sequence, weights[1].grad.size(0) - sequence).zero_();
     return {};
   }
 };
