@@ -174,8 +174,13 @@ class Roll {
   }
 
   std::vector<Introduction> read_list() {
+    const std::string read = prefix_ + "read/" + std::to_string(meeting_.rank);
     const auto text = get_in_time(prefix_ + "all");
-    if (!text) throw timed_out();
+    if (!text) {
+      const Error error = timed_out();
+      store_.set(read, "");
+      throw error;
+    }
     std::istringstream stream(*text);
     std::string verdict;
     std::getline(stream, verdict);
@@ -183,7 +188,7 @@ class Roll {
       std::string sentence, remedy;
       std::getline(stream, sentence);
       std::getline(stream, remedy);
-      store_.set(prefix_ + "read/" + std::to_string(meeting_.rank), "");
+      store_.set(read, "");
       throw Error(verdict == kTooLate ? ErrorKind::kTimeout : ErrorKind::kBadInput, sentence, remedy);
     }
     std::vector<Introduction> result;

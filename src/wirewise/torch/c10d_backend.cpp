@@ -1,0 +1,255 @@
+// The backend's life, its point-to-point calls and the collectives on whole tensors; those on lists of tensors are in
+// c10d_backend_lists.cpp.
+#include "wirewise/torch/c10d_backend.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include <thread>
+#include <utility>
+
+#include "wirewise/base/error.h"
+#include "wirewise/torch/c10d_backend_call.h"
+#include "wirewise/torch/store_c10d.h"
+
+namespace wirewise {
+namespace {
+
+// A communicator joins its own threads when it ends, so one whose last user goes away on such a thread ends elsewhere.
+void end_communicator(Communicator* communicator) {
+  if (inside_completion()) {
+    std::thread([communicator] { delete communicator; }).detach();
+  } else {
+    delete communicator;
+  }
+}
+
+}  // namespace
+
+WirewiseBackend::WirewiseBackend(std::unique_ptr<Communicator> communicator, Milliseconds timeout)
+    : c10d::Backend(communicator->rank(), communicator->size()),
+      communicator_(communicator.release(), end_communicator),
+      timeout_ms_(timeout.count()) {
+  init();
+}
+
+WirewiseBackend::~WirewiseBackend() = default;
+
+c10::intrusive_ptr<c10d::Backend> WirewiseBackend::create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                                          Milliseconds timeout) {
+  auto shared = std::make_shared<C10dStore>(store, "the process group's store");
+  // A group may be made again in one store (torchrun's agent keeps its own for the whole run), so each rank counts.
+  const auto round = shared->add("wirewise/round/" + std::to_string(rank), 1);
+  CommunicatorOptions options;
+  options.timeout = timeout;
+  options.name = "wirewise/" + std::to_string(round);
+  return c10::make_intrusive<WirewiseBackend>(make_communicator(std::move(shared), rank, size, options), timeout);
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> WirewiseBackend::getBackendOptions() {
+  return c10::make_intrusive<Options>("wirewise", Milliseconds(timeout_ms_.load()));
+}
+
+void WirewiseBackend::setTimeout(Milliseconds timeout) {
+  if (timeout <= Milliseconds(0)) {
+    throw bad_input("The timeout of a process group must be above 0, but is " + std::to_string(timeout.count()) + " ms.");
+  }
+  timeout_ms_ = timeout.count();
+}
+
+Communicator& WirewiseBackend::communicator() const {
+  if (!communicator_) throw Error(ErrorKind::kAborted, "The wirewise process group was shut down.", "Make a new group first.");
+  return *communicator_;
+}
+
+CallOptions WirewiseBackend::call_options(Milliseconds timeout) const {
+  CallOptions options;
+  options.timeout = timeout > Milliseconds(0) ? timeout : Milliseconds(timeout_ms_.load());
+  options.label = getGroupDesc();
+  return options;
+}
+
+void WirewiseBackend::check_rank(std::int64_t rank, const char* what, const char* operation) const {
+  if (rank < 0 || rank >= getSize()) {
+    throw bad_input(std::string(operation) + " names rank " + std::to_string(rank) + " as its " + what + ", but the group has ranks 0 to " +
+                    std::to_string(getSize() - 1) + ".");
+  }
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::run(Call call, const std::vector<WirewiseWork::Issue>& issues) {
+  call.request.sequence = sequence_++;
+  call.request.health = health_;
+  const auto work = WirewiseWork::start(getRank(), std::move(call.request), issues);
+  // A synchronous call is driven here, on the thread that would wait anyway.
+  if (!call.async) (void)work->wait();
+  return work;
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  Call call(c10d::OpType::BROADCAST, "wirewise:broadcast", options.timeout, options.asyncOp);
+  const at::Tensor& tensor = only_tensor(tensors, "broadcast");
+  check_rank(options.rootRank, "root", "broadcast");
+  call.request.outputs = tensors;
+  const at::Tensor staged = call.request.staging.in_place(tensor);
+  return run(std::move(call), {[&] {
+               return communicator().broadcast(write_buffer(staged), count_of(staged), static_cast<int>(options.rootRank),
+                                               call_options(options.timeout));
+             }});
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  if (options.sparseIndices) throw bad_input("allreduce of sparse tensors is not implemented.", "Convert them with to_dense().");
+  (void)only_tensor(tensors, "allreduce");
+  c10d::AllreduceCoalescedOptions coalesced;
+  static_cast<c10d::AllreduceOptions&>(coalesced) = options;
+  return allreduce_coalesced(tensors, coalesced);
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  Call call(tensors.size() == 1 ? c10d::OpType::ALLREDUCE : c10d::OpType::ALLREDUCE_COALESCED, "wirewise:all_reduce", options.timeout,
+            options.asyncOp);
+  if (tensors.empty()) throw bad_input("allreduce_coalesced got an empty list of tensors.");
+  const Reduction op = to_reduction(options.reduceOp, "allreduce");
+  std::vector<ReducePart> parts;
+  for (const at::Tensor& tensor : tensors) {
+    check_tensor(tensor, "allreduce");
+    const at::Tensor staged = call.request.staging.in_place(tensor);
+    const Buffer buffer = write_buffer(staged);
+    parts.push_back({buffer, buffer, count_of(staged)});
+  }
+  call.request.outputs = tensors;
+  return run(std::move(call), {[&] { return communicator().all_reduce(parts, op, call_options(options.timeout)); }});
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  Call call(c10d::OpType::REDUCE, "wirewise:reduce", options.timeout, options.asyncOp);
+  const at::Tensor& tensor = only_tensor(tensors, "reduce");
+  check_rank(options.rootRank, "root", "reduce");
+  const Reduction op = to_reduction(options.reduceOp, "reduce");
+  const bool is_root = options.rootRank == getRank();
+  call.request.outputs = tensors;
+  const at::Tensor staged = is_root ? call.request.staging.in_place(tensor) : call.request.staging.input(tensor);
+  return run(std::move(call), {[&] {
+               const Buffer out = is_root ? write_buffer(staged) : Buffer{nullptr, read_buffer(staged).dtype};
+               return communicator().reduce(read_buffer(staged), out, count_of(staged), static_cast<int>(options.rootRank), op,
+                                            call_options(options.timeout));
+             }});
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                          const c10d::AllgatherOptions& options) {
+  return gather_into(Call(c10d::OpType::_ALLGATHER_BASE, "wirewise:all_gather", options.timeout, options.asyncOp), {output}, {input});
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                          const c10d::AllgatherOptions& options) {
+  return gather_into(Call(c10d::OpType::COALESCED, "wirewise:all_gather", options.timeout, options.asyncOp), outputs, inputs);
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::gather_into(Call call, const Tensors& outputs, const Tensors& inputs) {
+  check_pairs("all_gather", outputs, inputs, "output", "input", getSize());
+  std::vector<AllGatherPart> parts;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const at::Tensor full = call.request.staging.output(outputs[i]);
+    at::Tensor shard = call.request.staging.input(inputs[i]);
+    // An input may be its own slice of the output; any other overlap would be overwritten while peers read it.
+    const auto* own_slice = static_cast<const char*>(full.const_data_ptr()) + static_cast<std::size_t>(getRank()) * shard.nbytes();
+    if (overlap(full, shard) && shard.const_data_ptr() != own_slice) shard = call.request.staging.input_copy(shard);
+    parts.push_back({read_buffer(shard), write_buffer(full), count_of(shard)});
+  }
+  call.request.outputs = outputs;
+  const CallOptions options = call_options(call.timeout);
+  return run(std::move(call), {[&] { return communicator().all_gather(parts, options); }});
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                               const c10d::ReduceScatterOptions& options) {
+  return scatter_from(Call(c10d::OpType::_REDUCE_SCATTER_BASE, "wirewise:reduce_scatter", options.timeout, options.asyncOp), {output},
+                      {input}, options.reduceOp);
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                          const c10d::ReduceScatterOptions& options) {
+  return scatter_from(Call(c10d::OpType::COALESCED, "wirewise:reduce_scatter", options.timeout, options.asyncOp), outputs, inputs,
+                      options.reduceOp);
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::scatter_from(Call call, const Tensors& outputs, const Tensors& inputs,
+                                                       const c10d::ReduceOp& reduce_op) {
+  check_pairs("reduce_scatter", inputs, outputs, "input", "output", getSize());
+  const Reduction op = to_reduction(reduce_op, "reduce_scatter");
+  std::vector<ReducePart> parts;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const at::Tensor full = call.request.staging.input(inputs[i]);
+    at::Tensor shard = call.request.staging.output(outputs[i]);
+    // Peers still read the input while the result is written.
+    if (overlap(full, shard)) shard = call.request.staging.output_copy(outputs[i]);
+    parts.push_back({read_buffer(full), write_buffer(shard), count_of(shard)});
+  }
+  call.request.outputs = outputs;
+  const CallOptions options = call_options(call.timeout);
+  return run(std::move(call), {[&] { return communicator().reduce_scatter(parts, op, options); }});
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::send(Tensors& tensors, int peer, int tag) {
+  Call call(c10d::OpType::SEND, "wirewise:send", c10d::kUnsetTimeout, true);
+  const at::Tensor& tensor = only_tensor(tensors, "send");
+  check_rank(peer, "peer", "send");
+  call.request.inputs = tensors;
+  const at::Tensor staged = call.request.staging.input(tensor);
+  const CallOptions options = call_options(call.timeout);
+  return run(std::move(call), {[&] { return communicator().send(read_buffer(staged), count_of(staged), peer, tag, options); }});
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::recv(Tensors& tensors, int peer, int tag) {
+  Call call(c10d::OpType::RECV, "wirewise:recv", c10d::kUnsetTimeout, true);
+  const at::Tensor& tensor = only_tensor(tensors, "recv");
+  check_rank(peer, "peer", "recv");
+  call.request.outputs = tensors;
+  call.request.source = peer;
+  const at::Tensor staged = call.request.staging.output(tensor);
+  const CallOptions options = call_options(call.timeout);
+  return run(std::move(call), {[&] { return communicator().recv(write_buffer(staged), count_of(staged), peer, tag, options); }});
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::recvAnysource(Tensors&, int) {
+  throw bad_input("The wirewise backend does not have recvAnysource.", "Give recv its source rank.");
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::barrier(const c10d::BarrierOptions& options) {
+  if (!options.device_ids.empty()) {
+    throw bad_input("barrier got device_ids, but the wirewise backend synchronises processes, not devices.", "Leave device_ids out.");
+  }
+  Call call(c10d::OpType::BARRIER, "wirewise:barrier", options.timeout, options.asyncOp);
+  return run(std::move(call), {[&] { return communicator().barrier(call_options(options.timeout)); }});
+}
+
+void WirewiseBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
+  c10d::BarrierOptions synchronous = options;
+  synchronous.asyncOp = false;
+  synchronous.device_ids.clear();
+  (void)barrier(synchronous);
+}
+
+void WirewiseBackend::abort() {
+  if (communicator_) communicator_->abort("the process group was aborted");
+}
+
+void WirewiseBackend::shutdown() { communicator_.reset(); }
+
+at::Tensor WirewiseBackend::allocateTensor(long size, at::TensorOptions options) {
+  if (size < 0) throw bad_input("allocateTensor was asked for " + std::to_string(size) + " elements.");
+  if (options.device_opt() && !options.device().is_cpu()) {
+    throw bad_input("allocateTensor was asked for memory on " + options.device().str() + ", but the wirewise backend shares CPU memory only.");
+  }
+  (void)communicator();
+  const std::size_t bytes = static_cast<std::size_t>(size) * options.dtype().itemsize();
+  const auto owner = communicator_;
+  void* memory = bytes == 0 ? nullptr : owner->allocate_shared(bytes);
+  // The tensor keeps the communicator alive.
+  const auto release = [owner](void* pointer) {
+    if (pointer != nullptr) owner->free_shared(pointer);
+  };
+  return at::from_blob(memory, {size}, release, options.device(c10::kCPU));
+}
+
+}  // namespace wirewise

@@ -1,0 +1,224 @@
+// Collectives on lists of tensors, one for each rank: packed into one buffer unless they lie back to back already. Lists whose tensors
+// differ in size (which every rank sees alike) go as one operation for each rank.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "wirewise/base/error.h"
+#include "wirewise/torch/c10d_backend.h"
+#include "wirewise/torch/c10d_backend_call.h"
+
+namespace wirewise {
+namespace {
+
+// Elements for each rank when `tensor` is cut along its first dimension by `splits`, evenly when there are none.
+std::vector<std::size_t> split_counts(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int size, const char* name) {
+  const std::string which = std::string("alltoall_base: the ") + name;
+  const auto ranks = static_cast<std::size_t>(size);
+  const std::int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  const auto per_row = static_cast<std::size_t>(rows == 0 ? 0 : tensor.numel() / rows);
+  if (splits.empty()) {
+    if (rows % size != 0) {
+      throw bad_input(which + "'s first dimension of " + std::to_string(rows) + " can't be split evenly over " + std::to_string(size) +
+                          " ranks.",
+                      "Give split sizes.");
+    }
+    return std::vector<std::size_t>(ranks, static_cast<std::size_t>(rows / size) * per_row);
+  }
+  const bool negative = std::any_of(splits.begin(), splits.end(), [](std::int64_t split) { return split < 0; });
+  if (splits.size() != ranks || negative || std::accumulate(splits.begin(), splits.end(), std::int64_t{0}) != rows) {
+    throw bad_input(which + " splits must be " + std::to_string(size) + " sizes of at least 0 that add up to its first dimension, " +
+                    std::to_string(rows) + ".");
+  }
+  std::vector<std::size_t> counts;
+  for (const std::int64_t split : splits) counts.push_back(static_cast<std::size_t>(split) * per_row);
+  return counts;
+}
+
+std::vector<std::size_t> counts_of(std::span<const at::Tensor> tensors) {
+  std::vector<std::size_t> counts;
+  for (const at::Tensor& tensor : tensors) counts.push_back(count_of(tensor));
+  return counts;
+}
+
+void check_same_type(const at::Tensor& a, const at::Tensor& b, const char* operation) {
+  const at::Tensor both[] = {a, b};
+  check_tensors(both, operation);
+}
+
+void check_same_count(const at::Tensor& listed, const at::Tensor& own, const char* operation) {
+  check_same_type(listed, own, operation);
+  if (listed.numel() != own.numel()) {
+    throw bad_input(std::string(operation) + ": the list holds " + std::to_string(listed.numel()) +
+                    " elements for this rank, but its own tensor has " + std::to_string(own.numel()) + ".");
+  }
+}
+
+}  // namespace
+
+void check_pairs(const std::string& operation, std::span<const at::Tensor> fulls, std::span<const at::Tensor> shards,
+                 const std::string& full_name, const std::string& shard_name, int size) {
+  if (fulls.empty() || fulls.size() != shards.size()) {
+    throw bad_input(operation + " got " + std::to_string(fulls.size()) + " " + full_name + "s and " + std::to_string(shards.size()) + " " +
+                    shard_name + "s.");
+  }
+  for (std::size_t i = 0; i < fulls.size(); ++i) {
+    const at::Tensor pair[] = {fulls[i], shards[i]};
+    check_tensors(pair, operation);
+    if (fulls[i].numel() != shards[i].numel() * size) {
+      throw bad_input(operation + ": the " + full_name + " has " + std::to_string(fulls[i].numel()) + " elements, but needs " +
+                      std::to_string(size) + " (ranks) times the " + std::to_string(shards[i].numel()) + " of the " + shard_name + ".");
+    }
+  }
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  Call call(c10d::OpType::ALLGATHER, "wirewise:all_gather", options.timeout, options.asyncOp);
+  const at::Tensor& input = only_tensor(inputs, "allgather");
+  const Tensors& list = tensor_per_rank(outputs, getSize(), "allgather");
+  check_same_count(list[static_cast<std::size_t>(getRank())], input, "allgather");
+  call.request.outputs = list;
+  if (!same_counts(list)) return gather_uneven(std::move(call), list, input);
+  const at::Tensor full = call.request.staging.packed_output(list);
+  at::Tensor shard = call.request.staging.input(input);
+  if (overlap(full, shard)) shard = call.request.staging.input_copy(shard);
+  return run(std::move(call), {[&] {
+               return communicator().all_gather(read_buffer(shard), write_buffer(full), count_of(shard), call_options(options.timeout));
+             }});
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::gather_uneven(Call call, const Tensors& outputs, const at::Tensor& input) {
+  Tensors staged;
+  for (int rank = 0; rank < getSize(); ++rank) {
+    const at::Tensor& output = outputs[static_cast<std::size_t>(rank)];
+    staged.push_back(call.request.staging.output(output));
+    if (rank == getRank()) staged.back().copy_(input.detach().view_as(staged.back()));
+  }
+  const CallOptions options = call_options(call.timeout);
+  std::vector<WirewiseWork::Issue> issues;
+  for (int rank = 0; rank < getSize(); ++rank) {
+    const at::Tensor& tensor = staged[static_cast<std::size_t>(rank)];
+    issues.emplace_back([&, rank] { return communicator().broadcast(write_buffer(tensor), count_of(tensor), rank, options); });
+  }
+  return run(std::move(call), issues);
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                                         const c10d::ReduceScatterOptions& options) {
+  Call call(c10d::OpType::REDUCE_SCATTER, "wirewise:reduce_scatter", options.timeout, options.asyncOp);
+  const at::Tensor& output = only_tensor(outputs, "reduce_scatter");
+  const Tensors& list = tensor_per_rank(inputs, getSize(), "reduce_scatter");
+  check_same_count(list[static_cast<std::size_t>(getRank())], output, "reduce_scatter");
+  const Reduction op = to_reduction(options.reduceOp, "reduce_scatter");
+  call.request.outputs = outputs;
+  if (!same_counts(list)) return reduce_scatter_uneven(std::move(call), output, list, options.reduceOp);
+  const at::Tensor full = call.request.staging.packed_input(list);
+  at::Tensor shard = call.request.staging.output(output);
+  if (overlap(full, shard)) shard = call.request.staging.output_copy(output);
+  return run(std::move(call), {[&] {
+               return communicator().reduce_scatter(read_buffer(full), write_buffer(shard), count_of(shard), op,
+                                                    call_options(options.timeout));
+             }});
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter_uneven(Call call, const at::Tensor& output, const Tensors& inputs,
+                                                                const c10d::ReduceOp& reduce_op) {
+  const Reduction op = to_reduction(reduce_op, "reduce_scatter");
+  Tensors staged;
+  for (const at::Tensor& input : inputs) staged.push_back(call.request.staging.input(input));
+  // The output may be one of the inputs.
+  const at::Tensor shard = call.request.staging.output_copy(output);
+  const CallOptions options = call_options(call.timeout);
+  std::vector<WirewiseWork::Issue> issues;
+  for (int rank = 0; rank < getSize(); ++rank) {
+    const at::Tensor& tensor = staged[static_cast<std::size_t>(rank)];
+    issues.emplace_back([&, rank] {
+      const Buffer out = rank == getRank() ? write_buffer(shard) : Buffer{nullptr, read_buffer(tensor).dtype};
+      return communicator().reduce(read_buffer(tensor), out, count_of(tensor), rank, op, options);
+    });
+  }
+  return run(std::move(call), issues);
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
+                                                        std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) {
+  Call call(c10d::OpType::ALLTOALL_BASE, "wirewise:all_to_all", options.timeout, options.asyncOp);
+  check_same_type(output, input, "alltoall_base");
+  const auto send_counts = split_counts(input, input_splits, getSize(), "input");
+  const auto recv_counts = split_counts(output, output_splits, getSize(), "output");
+  call.request.outputs = {output};
+  const at::Tensor out = call.request.staging.output(output);
+  at::Tensor in = call.request.staging.input(input);
+  if (overlap(out, in)) in = call.request.staging.input_copy(in);
+  return run(std::move(call), {[&] {
+               return communicator().all_to_all(read_buffer(in), send_counts, write_buffer(out), recv_counts,
+                                                call_options(options.timeout));
+             }});
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  Call call(c10d::OpType::ALLTOALL, "wirewise:all_to_all", options.timeout, options.asyncOp);
+  const TensorLists in_lists{inputs};
+  const TensorLists out_lists{outputs};
+  (void)tensor_per_rank(in_lists, getSize(), "alltoall");
+  (void)tensor_per_rank(out_lists, getSize(), "alltoall");
+  check_same_type(inputs.front(), outputs.front(), "alltoall");
+  const auto send_counts = counts_of(inputs);
+  const auto recv_counts = counts_of(outputs);
+  call.request.outputs = outputs;
+  const at::Tensor out = call.request.staging.packed_output(outputs);
+  at::Tensor in = call.request.staging.packed_input(inputs);
+  if (overlap(out, in)) in = call.request.staging.input_copy(in);
+  return run(std::move(call), {[&] {
+               return communicator().all_to_all(read_buffer(in), send_counts, write_buffer(out), recv_counts,
+                                                call_options(options.timeout));
+             }});
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
+  Call call(c10d::OpType::GATHER, "wirewise:gather", options.timeout, options.asyncOp);
+  const at::Tensor& input = only_tensor(inputs, "gather");
+  check_rank(options.rootRank, "root", "gather");
+  const bool is_root = options.rootRank == getRank();
+  at::Tensor shard = call.request.staging.input(input);
+  Buffer full{nullptr, read_buffer(shard).dtype};
+  if (is_root) {
+    const Tensors& list = tensor_per_rank(outputs, getSize(), "gather");
+    for (const at::Tensor& tensor : list) check_same_count(tensor, input, "gather");
+    call.request.outputs = list;
+    const at::Tensor packed = call.request.staging.packed_output(list);
+    if (overlap(packed, shard)) shard = call.request.staging.input_copy(shard);
+    full = write_buffer(packed);
+  } else if (!outputs.empty()) {
+    throw bad_input("gather: rank " + std::to_string(getRank()) + " is not the root, so it must give no outputs.");
+  }
+  return run(std::move(call), {[&] {
+               return communicator().gather(read_buffer(shard), full, count_of(shard), static_cast<int>(options.rootRank),
+                                            call_options(options.timeout));
+             }});
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) {
+  Call call(c10d::OpType::SCATTER, "wirewise:scatter", options.timeout, options.asyncOp);
+  const at::Tensor& output = only_tensor(outputs, "scatter");
+  check_rank(options.rootRank, "root", "scatter");
+  const bool is_root = options.rootRank == getRank();
+  at::Tensor shard = call.request.staging.output(output);
+  ConstBuffer full{nullptr, read_buffer(shard).dtype};
+  call.request.outputs = outputs;
+  if (is_root) {
+    const Tensors& list = tensor_per_rank(inputs, getSize(), "scatter");
+    for (const at::Tensor& tensor : list) check_same_count(tensor, output, "scatter");
+    const at::Tensor packed = call.request.staging.packed_input(list);
+    if (overlap(packed, shard)) shard = call.request.staging.output_copy(output);
+    full = read_buffer(packed);
+  } else if (!inputs.empty()) {
+    throw bad_input("scatter: rank " + std::to_string(getRank()) + " is not the root, so it must give no inputs.");
+  }
+  return run(std::move(call), {[&] {
+               return communicator().scatter(full, write_buffer(shard), count_of(shard), static_cast<int>(options.rootRank),
+                                             call_options(options.timeout));
+             }});
+}
+
+}  // namespace wirewise

@@ -1,0 +1,145 @@
+// A callback of a future may itself start an operation and wait for that one's future (communication hooks do). The thread it blocks may
+// be the communicator's progress thread, so operations started inside a completion get a thread of their own to drive them.
+#include "wirewise/torch/c10d_work.h"
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <thread>
+#include <utility>
+
+#include "wirewise/base/error.h"
+
+namespace wirewise {
+namespace {
+
+thread_local bool t_inside_completion = false;
+
+class CompletionScope {
+ public:
+  CompletionScope() : before_(std::exchange(t_inside_completion, true)) {}
+  ~CompletionScope() { t_inside_completion = before_; }
+  CompletionScope(const CompletionScope&) = delete;
+  CompletionScope& operator=(const CompletionScope&) = delete;
+
+ private:
+  bool before_;
+};
+
+void drive(std::vector<wirewise::Work>& operations) noexcept {
+  for (wirewise::Work& operation : operations) {
+    try {
+      operation.wait();
+    } catch (...) {
+      // The error reaches the handle by the operation's callback.
+    }
+  }
+}
+
+c10d::ErrorType error_type(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    if (known.kind() == ErrorKind::kTimeout) return c10d::ErrorType::TIMEOUT;
+    if (known.kind() == ErrorKind::kPeerLost) return c10d::ErrorType::REMOTE_ERROR;
+    return c10d::ErrorType::COMM_ERROR;
+  } catch (...) {
+    return c10d::ErrorType::COMM_ERROR;
+  }
+}
+
+}  // namespace
+
+bool inside_completion() noexcept { return t_inside_completion; }
+
+WirewiseWork::WirewiseWork(int rank, Request request)
+    : c10d::Work(rank, request.type, request.title, request.inputs),
+      request_(std::move(request)),
+      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {
+  request_.inputs.clear();
+}
+
+c10::intrusive_ptr<WirewiseWork> WirewiseWork::start(int rank, Request request, const std::vector<Issue>& issues) {
+  auto work = c10::make_intrusive<WirewiseWork>(rank, std::move(request));
+  std::exception_ptr refused;
+  std::vector<wirewise::Work> issued;
+  for (const Issue& issue : issues) {
+    try {
+      issued.push_back(issue());
+    } catch (...) {
+      refused = std::current_exception();
+      break;
+    }
+  }
+  work->operations_ = issued;
+  work->pending_ += issued.size();
+  for (wirewise::Work& operation : issued) {
+    operation.then([work](std::exception_ptr error) { work->one_done(error); });
+  }
+  work->one_done(refused);
+  if (refused) std::rethrow_exception(refused);
+  if (inside_completion()) std::thread([issued]() mutable { drive(issued); }).detach();
+  return work;
+}
+
+void WirewiseWork::one_done(const std::exception_ptr& error) {
+  if (error) {
+    const std::lock_guard lock(error_mutex_);
+    if (!first_error_) first_error_ = error;
+  }
+  if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) complete();
+}
+
+void WirewiseWork::complete() {
+  const CompletionScope scope;
+  std::exception_ptr error = first_error_;
+  if (!error) {
+    try {
+      request_.staging.write_back();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  request_.staging.clear();
+  if (error && request_.health) {
+    auto expected = c10d::ErrorType::SUCCESS;
+    request_.health->compare_exchange_strong(expected, error_type(error));
+  }
+  // Waiters wait for both: first the handle, then the future, whose callbacks run last and may take their time.
+  finish(error);
+  if (error) {
+    future_->setError(error);
+  } else {
+    future_->markCompleted(c10::IValue(request_.outputs));
+  }
+}
+
+bool WirewiseWork::wait(std::chrono::milliseconds timeout) {
+  if (timeout <= kNoTimeout) {
+    drive(operations_);
+  } else {
+    std::unique_lock lock(mutex_);
+    if (!cv_.wait_for(lock, timeout, [this] { return completed_; })) {
+      throw Error(ErrorKind::kTimeout, std::string(request_.title) + " (call " + std::to_string(request_.sequence) +
+                                           ") did not end within the " + std::to_string(timeout.count()) + " ms of this wait.");
+    }
+  }
+  future_->wait();
+  if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
+  return true;
+}
+
+bool WirewiseWork::isCompleted() { return future_->completed(); }
+
+bool WirewiseWork::isSuccess() const { return future_->completed() && !future_->hasError(); }
+
+std::exception_ptr WirewiseWork::exception() const {
+  return future_->completed() && future_->hasError() ? future_->exception_ptr() : nullptr;
+}
+
+std::vector<at::Tensor> WirewiseWork::result() { return request_.outputs; }
+
+int WirewiseWork::sourceRank() const { return request_.source; }
+
+c10::intrusive_ptr<c10::ivalue::Future> WirewiseWork::getFuture() { return future_; }
+
+}  // namespace wirewise
