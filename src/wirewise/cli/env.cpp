@@ -103,7 +103,11 @@ Json environment() {
   for (const char* name : kShown) {
     if (const char* value = std::getenv(name)) variables[name] = printable(value);
   }
+#ifdef WIREWISE_WITH_TORCH
   const std::string torch = libtorch_version();
+#else
+  const std::string torch;
+#endif
   return {{"version", WIREWISE_VERSION},
           {"compiler", compiler()},
           {"libtorch", torch.empty() ? Json(nullptr) : Json(torch)},

@@ -5,7 +5,7 @@
 
 namespace wirewise {
 
-/// "2.11.0"; empty in a build without libtorch.
+/// "2.11.0". Only in builds with libtorch.
 [[nodiscard]] std::string libtorch_version();
 
 }  // namespace wirewise

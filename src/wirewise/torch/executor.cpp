@@ -41,6 +41,21 @@ void zero_gaps(at::Tensor& flat, const ParamGroup& group) {
 
 }  // namespace
 
+MicroBatch token_micro_batch(std::int64_t samples, std::int64_t sequence, std::span<const std::int32_t> tokens,
+                             std::span<const std::int32_t> targets) {
+  const memory::Scope scope(Category::kBuffers);
+  const auto tensor_of = [&](std::span<const std::int32_t> ids) {
+    at::Tensor tensor = at::empty({samples, sequence}, at::TensorOptions().dtype(c10::kLong));
+    std::copy(ids.begin(), ids.end(), tensor.mutable_data_ptr<std::int64_t>());
+    return tensor;
+  };
+  MicroBatch batch;
+  batch.inputs = {tensor_of(tokens)};
+  if (!targets.empty()) batch.targets = tensor_of(targets);
+  batch.counted = std::count_if(targets.begin(), targets.end(), [](std::int32_t target) { return target >= 0; });
+  return batch;
+}
+
 SegmentTable make_segment_table(const Model& model) {
   SegmentTable table;
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) table.push_back(make_segments(model, static_cast<int>(unit)));
@@ -105,7 +120,7 @@ StepResult Executor::train(std::span<const MicroBatch> batches, const StepOption
   local_overflow_.clear();
   local_tokens_ = 0;
   for (const MicroBatch& batch : batches) {
-    local_tokens_ += std::count_if(batch.targets.begin(), batch.targets.end(), [](std::int64_t target) { return target >= 0; });
+    local_tokens_ += batch.counted;
   }
   run(batches);
   return result_;
@@ -115,9 +130,7 @@ double Executor::evaluate(const MicroBatch& batch) {
   result_ = {};
   context_ = {};
   run(std::span(&batch, 1));
-  double sums[2] = {context_.loss_sum, static_cast<double>(std::count_if(batch.targets.begin(), batch.targets.end(), [](std::int64_t target) {
-                      return target >= 0;
-                    }))};
+  double sums[2] = {context_.loss_sum, static_cast<double>(batch.counted)};
   double totals[2] = {};
   lanes_.control->all_reduce({sums, DType::kFloat64}, {totals, DType::kFloat64}, 2).wait();
   return totals[0] / totals[1];
@@ -195,22 +208,13 @@ void Executor::allocate(BufferId id) {
       }
       if (buffer.role == BufferRole::kGrad) zero_gaps(tensor(id), model_.groups[at(buffer.param_group)]);
       break;
-    case BufferRole::kInput: load_input(id); break;
+    case BufferRole::kInput: {
+      const MicroBatch& batch = batches_[at(std::max(0, buffer.micro_batch))];
+      saved_[at(id)] = batch.inputs;
+      saved_[at(id)].push_back(batch.targets);
+      break;
+    }
     default: break;  // segments bring their own boundaries and saved tensors
-  }
-}
-
-void Executor::load_input(BufferId id) {
-  const memory::Scope scope(Category::kBuffers);
-  const MicroBatch& batch = batches_[at(std::max(0, info(id).micro_batch))];
-  const auto options = at::TensorOptions().dtype(c10::kLong);
-  at::Tensor tokens = at::empty({batch.samples, batch.sequence}, options);
-  std::copy(batch.tokens.begin(), batch.tokens.end(), tokens.mutable_data_ptr<std::int64_t>());
-  saved_[at(id)] = {tokens};
-  if (!batch.targets.empty()) {
-    at::Tensor targets = at::empty({batch.samples, batch.sequence}, options);
-    std::copy(batch.targets.begin(), batch.targets.end(), targets.mutable_data_ptr<std::int64_t>());
-    saved_[at(id)].push_back(targets);
   }
 }
 
@@ -275,7 +279,7 @@ void Executor::attach_gradients(std::vector<Weight>& weights, int unit, int segm
 Boundary Executor::input_of(const Op& op, int unit, int segment) const {
   const bool first = unit == 0 && segment == 0;
   for (const BufferId id : op.reads) {
-    if (first && info(id).role == BufferRole::kInput) return {saved_[at(id)][0]};
+    if (first && info(id).role == BufferRole::kInput) return {saved_[at(id)].begin(), saved_[at(id)].end() - 1};
     if (!first && info(id).role == BufferRole::kBoundary) return saved_[at(id)];
   }
   return {};
@@ -286,7 +290,7 @@ void Executor::forward(const Op& op) {
   const bool last = op.unit + 1 == static_cast<int>(segments_.size()) && op.segment + 1 == static_cast<int>(segments_[at(op.unit)].size());
   if (last) {
     for (const BufferId id : op.reads) {
-      if (info(id).role == BufferRole::kInput && saved_[at(id)].size() > 1) context_.targets = saved_[at(id)][1];
+      if (info(id).role == BufferRole::kInput) context_.targets = saved_[at(id)].back();
     }
   }
   std::vector<Weight> weights = weights_of(op.unit, op.segment);
@@ -327,7 +331,7 @@ void Executor::backward(const Op& op) {
     const BufferRole role = info(id).role;
     if (role == BufferRole::kSaved) saved = std::move(saved_[at(id)]);
     if (role == BufferRole::kBoundaryGrad) grad_out = saved_[at(id)];
-    if (role == BufferRole::kInput && saved_[at(id)].size() > 1) context_.targets = saved_[at(id)][1];
+    if (role == BufferRole::kInput) context_.targets = saved_[at(id)].back();
   }
   Boundary grad_in = segments_[at(op.unit)][at(op.segment)]->backward(input_of(op, op.unit, op.segment), grad_out, weights, saved, context_);
   for (const BufferId id : op.writes) {
@@ -469,9 +473,11 @@ void Executor::step(const Op& op) {
 }
 
 void Executor::report() {
-  double sum = 0;
-  lanes_.control->all_reduce({&context_.loss_sum, DType::kFloat64}, {&sum, DType::kFloat64}, 1).wait();
-  result_.loss = sum / static_cast<double>(result_.tokens);
+  const double mine[2] = {context_.loss_sum, options_.stop ? 1.0 : 0.0};
+  double sums[2] = {};
+  lanes_.control->all_reduce({mine, DType::kFloat64}, {sums, DType::kFloat64}, 2).wait();
+  result_.loss = sums[0] / static_cast<double>(result_.tokens);
+  result_.stop = sums[1] > 0;
 }
 
 }  // namespace wirewise

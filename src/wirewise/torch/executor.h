@@ -15,13 +15,16 @@
 
 namespace wirewise {
 
-/// Token ids and targets of one micro-batch, row-major [samples, sequence]; a negative target is not counted.
+/// One micro-batch of this rank.
 struct MicroBatch {
-  std::int64_t samples = 0;
-  std::int64_t sequence = 0;
-  std::vector<std::int64_t> tokens;
-  std::vector<std::int64_t> targets;
+  std::vector<at::Tensor> inputs;   // what the first segment gets; of token models: int64 ids [samples, sequence]
+  at::Tensor targets;               // what the last segment compares with; of token models: int64 [samples, sequence], negative: not counted
+  std::int64_t counted = 0;         // targets that count: losses and gradients are sums divided by their number over all ranks
 };
+
+/// A micro-batch of token ids, both row-major [samples, sequence]; without targets for sampling.
+[[nodiscard]] MicroBatch token_micro_batch(std::int64_t samples, std::int64_t sequence, std::span<const std::int32_t> tokens,
+                                           std::span<const std::int32_t> targets);
 
 struct StepOptions {
   std::int64_t step = 1;        // optimizer steps done with this one, from 1
@@ -29,12 +32,14 @@ struct StepOptions {
   double clip = 0;              // largest global gradient norm; 0: no clipping
   double loss_scale = 1;        // fp16
   bool check_overflow = false;  // fp16: find the first gradient that is not finite, before it is reduced
+  bool stop = false;            // this rank was asked to stop: all ranks hear of it with the step's result
 };
 
 struct StepResult {
   double loss = 0;              // mean over the step's target tokens of all ranks
   double grad_norm = 0;         // global, unscaled; 0 when the schedule has no clip op
   std::int64_t tokens = 0;      // target tokens of all ranks
+  bool stop = false;            // some rank was asked to stop
   bool skipped = false;         // gradients were not finite: no weight changed, on any rank
   std::string overflow;         // "transformer.h.3.mlp.c_fc.weight on rank 1": where it began
 };
@@ -71,7 +76,6 @@ class Executor {
   void run(std::span<const MicroBatch> batches);
   void execute(OpId id, const Op& op);
   void allocate(BufferId id);
-  void load_input(BufferId id);
   void await_output(OpId id);
   void await_release(BufferId id);
   void await_all();
