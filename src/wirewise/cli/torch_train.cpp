@@ -1,15 +1,147 @@
-// `wirewise train`: trains a model from a configuration.
+// `wirewise train`: trains a model from a configuration; starts its own ranks where no launcher did.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <thread>
 
 #include "wirewise/base/error.h"
+#include "wirewise/base/log.h"
+#include "wirewise/base/rank_env.h"
 #include "wirewise/cli/commands.h"
+#include "wirewise/cli/launcher.h"
+#include "wirewise/torch/memory.h"
+#include "wirewise/torch/rendezvous.h"
+#include "wirewise/train/data.h"
+#include "wirewise/train/loop.h"
+#include "wirewise/train/prepare.h"
 
 namespace wirewise {
+namespace {
 
-void register_train(CLI::App& app, int&) {
-  CLI::App* command = app.add_subcommand("train", "Train a model");
-  command->allow_extras();
-  command->callback([] { throw Error(ErrorKind::kFailed, "training is not part of this build."); });
+struct Arguments {
+  std::string config;
+  int ranks = 0;   // 0: not given
+  std::string device = "cpu";
+  std::string strategy;
+  std::string data;
+  std::string out;
+  bool resume = false;
+  bool dry_run = false;
+  bool json = false;
+  std::string memory_limit;
+  std::int64_t sample = 0;
+  int max_restarts = 0;
+  std::vector<std::string> overrides;
+};
+
+/// The same command for a rank of its own.
+std::vector<std::string> rank_command(const Arguments& arguments) {
+  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
+  const auto add = [&](const std::string& flag, const std::string& value) {
+    if (!value.empty()) command.insert(command.end(), {flag, value});
+  };
+  add("--config", arguments.config);
+  add("--device", arguments.device);
+  add("--strategy", arguments.strategy);
+  add("--data", arguments.data);
+  add("--out", arguments.out);
+  add("--memory-limit", arguments.memory_limit);
+  add("--sample", arguments.sample > 0 ? std::to_string(arguments.sample) : "");
+  if (arguments.resume) command.emplace_back("--resume");
+  if (arguments.json) command.emplace_back("--json");
+  for (const std::string& set : arguments.overrides) add("--set", set);
+  return command;
+}
+
+TrainConfig configure(const Arguments& arguments, int ranks) {
+  std::vector<std::string> overrides;
+  if (!arguments.strategy.empty()) overrides.push_back("strategy.name=" + arguments.strategy);
+  overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
+  TrainConfig config = load_config(arguments.config, overrides);
+  if (!arguments.data.empty()) config.data_path = arguments.data;
+  config.out = arguments.out;
+  config.resume = arguments.resume;
+  config.device = arguments.device;
+  config.ranks = ranks;
+  config.sample_tokens = arguments.sample;
+  if (!arguments.memory_limit.empty()) config.memory_limit = parse_size(arguments.memory_limit);
+  if (config.device != "cpu") {
+    throw bad_input(config.device == "cuda" ? "--device cuda needs the CUDA library of wirewise, which this build does not have."
+                                            : "unknown device " + config.device + ".",
+                    "Use --device cpu.");
+  }
+  finish_config(config, ranks);
+  return config;
+}
+
+int train(const Arguments& arguments) {
+  const RankEnvironment environment = read_rank_environment();
+  const bool launched = environment.launcher != Launcher::kNone;
+  if (launched && arguments.ranks > 0 && arguments.ranks != environment.ranks) {
+    throw bad_input("--ranks " + std::to_string(arguments.ranks) + " differs from the " + std::to_string(environment.ranks) + " ranks that " +
+                        std::string(name_of(environment.launcher)) + " started.",
+                    "Leave --ranks out under a launcher.");
+  }
+  const int ranks = launched ? environment.ranks : std::max(1, arguments.ranks);
+  const TrainConfig config = configure(arguments, ranks);
+  RankEnvironment placed = environment;
+  if (!launched) placed.ranks = placed.local_ranks = ranks;
+  const ThreadChoice threads = choose_threads(config.threads, placed, static_cast<int>(std::thread::hardware_concurrency()));
+  const Prepared prepared = prepare(config, threads.threads);
+  if (arguments.dry_run) {
+    if (environment.rank == 0) std::cout << (arguments.json ? dry_run_json(prepared) + "\n" : dry_run_text(prepared));
+    return 0;
+  }
+  if (config.memory_limit) {
+    if (const std::string over = over_limit(prepared, *config.memory_limit); !over.empty()) {
+      throw bad_input(over, "Lower train.micro_batch, set strategy.recompute = \"full\", or shard over more ranks; --dry-run shows what takes the room.");
+    }
+  }
+  const char* restart = std::getenv("WIREWISE_RESTART");
+  const bool restarted = restart != nullptr && std::string_view(restart) == "1";
+  if (environment.rank == 0 && environment.store.empty()) check_output(config, restarted);
+  if (!launched && ranks > 1) {
+    check_output(config, restarted);
+    (void)open_data(config);  // what is wrong with the data is said once, before ranks start
+    std::cerr << "starting " << ranks << " ranks, " << threads.threads << " thread" << (threads.threads == 1 ? "" : "s") << " each (" << threads.reason
+              << ")\n";
+    LaunchOptions options;
+    options.command = rank_command(arguments);
+    options.ranks = options.local_ranks = ranks;
+    options.max_restarts = arguments.max_restarts;
+    return launch(options);
+  }
+  if (ranks > 1) set_log_rank(environment.rank);
+  memory::install();
+  Rank rank{environment.rank, ranks, nullptr};
+  if (ranks > 1) rank.store = meet(parse_meeting("env://", [variables = as_torchrun_variables(environment)](const std::string& name) {
+                               return variables(name);
+                             })).store;
+  return run_training(prepared, rank, {arguments.json, restarted});
+}
+
+}  // namespace
+
+void register_train(CLI::App& app, int& exit) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("train", "Train a model from a configuration");
+  command->add_option("--config", arguments->config, "TOML file");
+  command->add_option("--ranks,--nproc-per-node", arguments->ranks, "Ranks to start on this host")->check(CLI::PositiveNumber);
+  command->add_option("--device", arguments->device, "cpu or cuda");
+  command->add_option("--strategy", arguments->strategy, "ddp, zero1, zero2, zero3 (fsdp, full_shard, shard_grad_op, no_shard)");
+  command->add_option("--data", arguments->data, "File, folder or pattern; random");
+  command->add_option("--out", arguments->out, "Folder for checkpoints and metrics");
+  command->add_flag("--resume", arguments->resume, "Go on from the newest complete checkpoint in --out");
+  command->add_flag("--dry-run", arguments->dry_run, "Show units, roles, schedule and memory; start nothing");
+  command->add_option("--memory-limit", arguments->memory_limit, "Memory that a rank may use: 512M, 16G");
+  command->add_option("--sample", arguments->sample, "Bytes of text to generate at the end")->check(CLI::NonNegativeNumber);
+  command->add_option("--max-restarts", arguments->max_restarts, "Times to start the ranks again after a crash")->check(CLI::NonNegativeNumber);
+  command->add_flag("--json", arguments->json, "JSON lines on standard output");
+  command->add_option("--set", arguments->overrides, "key=value over the file, repeatable")->take_all();
+  command->callback([arguments, &exit] { exit = train(*arguments); });
 }
 
 }  // namespace wirewise

@@ -112,18 +112,22 @@ void ModelState::load(const Source& weights, const Source& exp_avg, const Source
   }
 }
 
-std::vector<OwnedRange> ModelState::owned() const {
-  std::vector<OwnedRange> ranges;
+std::vector<OwnedRange> ModelState::ranges(bool once) const {
+  std::vector<OwnedRange> result;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    const std::uint64_t begin = groups[i].master_begin;
-    const std::uint64_t end = begin + static_cast<std::uint64_t>(groups[i].master.numel());
+    const auto held = static_cast<std::uint64_t>(groups[i].master.numel());
+    const std::uint64_t start = groups[i].master_begin;
+    const std::uint64_t slice = model_.groups[i].padded / static_cast<std::uint64_t>(shards_);
+    const bool whole = held == model_.groups[i].padded && once;
+    const std::uint64_t begin = whole ? slice * static_cast<std::uint64_t>(rank_) : start;
+    const std::uint64_t end = whole ? begin + slice : start + held;
     for (const TensorShape& tensor : model_.groups[i].tensors) {
       const std::uint64_t from = std::max(begin, tensor.offset);
       const std::uint64_t to = std::min(end, tensor.offset + tensor.numel());
-      if (from < to) ranges.push_back({static_cast<int>(i), &tensor, from - tensor.offset, to - from, from - begin});
+      if (from < to) result.push_back({static_cast<int>(i), &tensor, from - tensor.offset, to - from, from - start});
     }
   }
-  return ranges;
+  return result;
 }
 
 std::string ModelState::weights_sha256(const Lanes& lanes) const {

@@ -44,7 +44,10 @@ class ModelState {
   /// Fills weights from `weights` and, where given, moments from `exp_avg` and `exp_avg_sq`; absent moments become zero.
   void load(const Source& weights, const Source& exp_avg, const Source& exp_avg_sq);
 
-  [[nodiscard]] std::vector<OwnedRange> owned() const;
+  /// All that this rank's masters hold.
+  [[nodiscard]] std::vector<OwnedRange> owned() const { return ranges(false); }
+  /// Over all ranks each element once: this rank's slice where every rank holds the whole.
+  [[nodiscard]] std::vector<OwnedRange> owned_once() const { return ranges(true); }
 
   /// SHA-256 of the full float32 weights in name order; the same on every rank. Collective.
   [[nodiscard]] std::string weights_sha256(const Lanes& lanes) const;
@@ -52,6 +55,7 @@ class ModelState {
   std::vector<GroupState> groups;
 
  private:
+  [[nodiscard]] std::vector<OwnedRange> ranges(bool once) const;
   void fill(const Source& source, int group, std::uint64_t begin, at::Tensor& flat) const;
   const Model& model_;
   int rank_ = 0;

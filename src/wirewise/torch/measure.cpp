@@ -1,0 +1,175 @@
+#include "wirewise/torch/measure.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "wirewise/torch/dtype_torch.h"
+#include "wirewise/torch/kernels.h"
+#include "wirewise/torch/memory.h"
+
+namespace wirewise {
+namespace {
+
+constexpr int kRepeats = 3;
+constexpr std::uint64_t kLargest = 8 << 20;  // elements of the larger collective and optimizer measurement, at most
+
+Seconds now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// Median seconds of `body` after one warm-up; ranks start each run together. The slowest rank's on all.
+template <typename F>
+Seconds timed(const Lanes& lanes, F&& body) {
+  std::vector<Seconds> seconds;
+  for (int i = 0; i <= kRepeats; ++i) {
+    lanes.control->barrier().wait();
+    const Seconds start = now();
+    body();
+    if (i > 0) seconds.push_back(now() - start);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  double slowest = 0;
+  lanes.control->all_reduce({&seconds[kRepeats / 2], DType::kFloat64}, {&slowest, DType::kFloat64}, 1, Reduction::kMax).wait();
+  return slowest;
+}
+
+/// The line through two measured points; never falling.
+MeasuredCosts::Line line_through(Bytes small, Seconds small_seconds, Bytes large, Seconds large_seconds) {
+  MeasuredCosts::Line line;
+  line.per_byte = std::max(0.0, (large_seconds - small_seconds) / static_cast<double>(large - small));
+  line.alpha = std::max(0.0, small_seconds - line.per_byte * static_cast<double>(small));
+  return line;
+}
+
+at::Tensor filled(const std::vector<std::int64_t>& shape, DType dtype) {
+  return at::full(shape, 0.01, at::TensorOptions().dtype(to_scalar_type(dtype)));
+}
+
+/// Forward and backward of one segment on scratch weights and activations.
+void measure_segment(MeasuredCosts& costs, const Model& model, const SegmentTable& segments, int unit, int segment, const Lanes& lanes) {
+  const UnitShape& shape = model.units[static_cast<std::size_t>(unit)];
+  Segment& run = *segments[static_cast<std::size_t>(unit)][static_cast<std::size_t>(segment)];
+  const DType dtype = model.batch.param_dtype;
+  std::vector<Weight> weights;
+  for (const std::string& name : run.weight_names()) {
+    for (const int group : shape.segments[static_cast<std::size_t>(segment)].groups) {
+      for (const TensorShape& tensor : model.groups[static_cast<std::size_t>(group)].tensors) {
+        if (tensor.name != name) continue;
+        weights.push_back({filled(tensor.shape, dtype), at::zeros(tensor.shape, at::TensorOptions().dtype(model.batch.separate_gradient
+                                                                                                             ? c10::kFloat
+                                                                                                             : to_scalar_type(dtype))),
+                           model.batch.separate_gradient});
+      }
+    }
+  }
+  StepContext step;
+  const std::int64_t samples = model.batch.micro_batch;
+  const std::int64_t sequence = model.batch.sequence;
+  at::Tensor tokens = at::empty({samples, sequence}, at::TensorOptions().dtype(c10::kLong));
+  for (std::int64_t i = 0; i < tokens.numel(); ++i) tokens.mutable_data_ptr<std::int64_t>()[i] = (i * 7919) % std::max<std::int64_t>(1, model.config.vocab);
+  step.targets = tokens;
+  const bool first = unit == 0 && segment == 0;
+  const bool last = unit + 1 == static_cast<int>(model.units.size()) && segment + 1 == static_cast<int>(shape.segments.size());
+  const Boundary in = {first ? tokens : filled({samples, sequence, model.config.width}, dtype)};
+  const Boundary grad_out = last ? Boundary{} : Boundary{filled({samples, sequence, model.config.width}, dtype)};
+  Saved saved;
+  costs.compute[{OpKind::kForward, shape.kind, segment}] = timed(lanes, [&] { (void)run.forward(in, weights, &saved, step); });
+  const Seconds both = timed(lanes, [&] {
+    (void)run.forward(in, weights, &saved, step);
+    (void)run.backward(in, grad_out, weights, saved, step);
+  });
+  costs.compute[{OpKind::kBackward, shape.kind, segment}] = std::max(0.0, both - costs.compute[{OpKind::kForward, shape.kind, segment}]);
+}
+
+}  // namespace
+
+MeasuredCosts measure_costs(const Model& model, const Strategy& strategy, const SegmentTable& segments, const Lanes& lanes,
+                            const OptimizerOptions& optimizer) {
+  const at::NoGradGuard no_grad;
+  MeasuredCosts costs;
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+    for (std::size_t segment = 0; segment < segments[unit].size(); ++segment) {
+      if (costs.compute.count({OpKind::kForward, model.units[unit].kind, static_cast<int>(segment)}) > 0) continue;
+      measure_segment(costs, model, segments, static_cast<int>(unit), static_cast<int>(segment), lanes);
+    }
+  }
+  const auto ranks = static_cast<std::uint64_t>(lanes.size());
+  const auto at_two_sizes = [&](OpKind kind, std::uint64_t bytes_an_element, auto&& run) {
+    const std::uint64_t largest = kLargest / (ranks * kAlignElements) * ranks * kAlignElements;
+    const std::uint64_t smallest = ranks * kAlignElements * 32;
+    const Seconds small = run(smallest);
+    const Seconds large = run(largest);
+    costs.by_bytes[kind] = line_through(smallest * bytes_an_element, small, largest * bytes_an_element, large);
+  };
+  const DType param = strategy.param_dtype;
+  const DType grad = model.batch.separate_gradient ? DType::kFloat32 : param;
+  CallOptions on_wait;
+  on_wait.progress = CallOptions::Progress::kOnWait;
+  if (ranks > 1) {
+    at_two_sizes(OpKind::kGather, size_of(param), [&](std::uint64_t elements) {
+      at::Tensor shard = empty_shared(lanes.gather, elements / ranks, param, Category::kTemporaries);
+      at::Tensor full = at::empty({static_cast<std::int64_t>(elements)}, shard.options());
+      return timed(lanes, [&] { lanes.gather->all_gather({shard.data_ptr(), param}, {full.data_ptr(), param}, elements / ranks, on_wait).wait(); });
+    });
+  }
+  // Of the two reductions only the strategy's own is needed.
+  const bool whole = strategy.zero == 0 || ranks == 1;
+  at_two_sizes(whole ? OpKind::kAllReduce : OpKind::kReduceScatter, size_of(grad), [&](std::uint64_t elements) {
+    at::Tensor in = empty_shared(lanes.reduce, elements, grad, Category::kTemporaries);
+    at::Tensor out = empty_shared(lanes.reduce, whole ? elements : elements / ranks, strategy.reduce_dtype, Category::kTemporaries);
+    in.zero_();
+    return timed(lanes, [&] {
+      const ReducePart part{{in.data_ptr(), grad}, {out.data_ptr(), strategy.reduce_dtype}, whole ? elements : elements / ranks};
+      (whole ? lanes.reduce->all_reduce(std::span(&part, 1), Reduction::kSum, on_wait)
+             : lanes.reduce->reduce_scatter(std::span(&part, 1), Reduction::kSum, on_wait))
+          .wait();
+    });
+  });
+  at_two_sizes(OpKind::kStep, sizeof(float), [&](std::uint64_t elements) {
+    ParamGroup group;
+    group.tensors.push_back({"scratch", {static_cast<std::int64_t>(elements)}, {}, true, 0});
+    group.padded = elements;
+    GroupState state;
+    state.master = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32);
+    state.param = param == DType::kFloat32 ? state.master : filled({static_cast<std::int64_t>(elements)}, param);
+    state.exp_avg = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32);
+    state.exp_avg_sq = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32);
+    at::Tensor gradient = filled({static_cast<std::int64_t>(elements)}, strategy.reduce_dtype);
+    return timed(lanes, [&] { optimizer_step(state, group, gradient, 0.5, 1e-4, 1, optimizer); });
+  });
+  const bool slices = strategy.zero == 0;
+  at_two_sizes(OpKind::kClip, size_of(strategy.reduce_dtype), [&](std::uint64_t elements) {
+    at::Tensor gradient = filled({static_cast<std::int64_t>(slices ? elements / ranks : elements)}, strategy.reduce_dtype);
+    return timed(lanes, [&] {
+      double mine = kernels::sum_of_squares(gradient);
+      double total = 0;
+      lanes.control->all_reduce({&mine, DType::kFloat64}, {&total, DType::kFloat64}, 1).wait();
+    });
+  });
+  const Seconds scalar = timed(lanes, [&] {
+    double mine = 0;
+    double total = 0;
+    lanes.control->all_reduce({&mine, DType::kFloat64}, {&total, DType::kFloat64}, 1).wait();
+  });
+  costs.by_bytes[OpKind::kTokenCount] = {scalar, 0};
+  costs.by_bytes[OpKind::kReport] = {scalar, 0};
+  memory::release_cached();
+  return costs;
+}
+
+double measure_flops(DType dtype, const Lanes& lanes) {
+  const at::NoGradGuard no_grad;
+  constexpr std::int64_t kSide = 1024;
+  const at::Tensor a = filled({kSide, kSide}, dtype);
+  const at::Tensor b = filled({kSide, kSide}, dtype);
+  at::Tensor c = at::empty_like(a);
+  const Seconds seconds = timed(lanes, [&] { at::mm_out(c, a, b); });
+  return 2.0 * kSide * kSide * kSide / seconds;
+}
+
+}  // namespace wirewise

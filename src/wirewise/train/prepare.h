@@ -1,0 +1,34 @@
+// From a finished configuration to what will run: model shape, schedules, and the memory they need. No ranks, no tensors: a dry run ends here.
+#pragma once
+
+#include <string>
+
+#include "wirewise/schedule/schedule.h"
+#include "wirewise/train/config.h"
+
+namespace wirewise {
+
+struct Prepared {
+  TrainConfig config;        // finished
+  int threads = 1;           // intra-op threads a rank
+  Model model;
+  Schedule train;
+  Schedule forward;          // validation and sampling
+  MemoryReport memory;       // of a training step, on the rank that holds most
+};
+
+/// Builds and proves both schedules.
+[[nodiscard]] Prepared prepare(const TrainConfig& finished, int threads);
+
+/// Units, roles, schedule length, memory by category for each rank.
+[[nodiscard]] std::string dry_run_text(const Prepared& prepared);
+/// The same as one JSON line.
+[[nodiscard]] std::string dry_run_json(const Prepared& prepared);
+
+/// How far `peak` goes over `limit` and where; empty when it fits.
+[[nodiscard]] std::string over_limit(const Prepared& prepared, Bytes limit);
+
+/// Learning rate of a step (from 1): linear warm-up, then a cosine to min_lr at the last step.
+[[nodiscard]] double learning_rate(const TrainConfig& config, std::int64_t step);
+
+}  // namespace wirewise
