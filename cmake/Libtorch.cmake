@@ -22,6 +22,7 @@ endif()
 add_library(Libtorch::cpu INTERFACE IMPORTED)
 set_target_properties(Libtorch::cpu PROPERTIES
   INTERFACE_INCLUDE_DIRECTORIES "${WIREWISE_TORCH_DIR}/include;${WIREWISE_TORCH_DIR}/include/torch/csrc/api/include"
-  INTERFACE_COMPILE_DEFINITIONS "USE_DISTRIBUTED;USE_C10D_GLOO"
+  # The include folder holds another fmt than the system's library: where it is seen, it is used from its headers alone.
+  INTERFACE_COMPILE_DEFINITIONS "USE_DISTRIBUTED;USE_C10D_GLOO;FMT_HEADER_ONLY=1"
   INTERFACE_LINK_LIBRARIES "${WIREWISE_TORCH_DIR}/lib/libtorch_cpu.so;${WIREWISE_TORCH_DIR}/lib/libc10.so"
   INTERFACE_LINK_OPTIONS "-Wl,--allow-shlib-undefined;-Wl,-rpath,${WIREWISE_TORCH_DIR}/lib")

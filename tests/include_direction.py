@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Walks the includes of src/wirewise and fails on an arrow the wrong way: a layer may use itself and the layers before it; comm and model
-don't know each other; libtorch is for torch/, for train/loop* and cli/torch_* (and cli/libtorch_version.cpp, which only asks).
+don't know each other; libtorch is for torch/, for train/loop* and cli/torch_*.
 
 usage: include_direction.py SOURCE_FOLDER | --self-test
 """
@@ -31,7 +31,7 @@ def faults_of(path, layer, text):
             faults.append(f"includes {target}/{file}: {layer}/ and {target}/ don't know each other")
         elif uses_libtorch(target, file) and not uses_libtorch(layer, path.name):
             faults.append(f"includes {target}/{file}, which needs libtorch")
-    if not uses_libtorch(layer, path.name) and path.name != "libtorch_version.cpp":
+    if not uses_libtorch(layer, path.name):
         faults += [f"includes libtorch's {header}" for header in LIBTORCH.findall(text)]
     return faults
 

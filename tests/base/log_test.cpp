@@ -52,7 +52,13 @@ TEST(Log, ShowsWarningsByDefaultAndMoreOnRequest) {
 }
 
 TEST(Log, NamesTheRank) {
-  EXPECT_NE(stderr_of(nullptr, [] { set_log_rank(3); log_warn("x"); }).find(" rank 3] warning: x\n"), std::string::npos);
+  EXPECT_NE(stderr_of(nullptr,
+                      [] {
+                        set_log_rank(3);
+                        log_warn("x");
+                      })
+                .find(" rank 3] warning: x\n"),
+            std::string::npos);
 }
 
 TEST(Log, SaysThatALevelIsUnknown) {

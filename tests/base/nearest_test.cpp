@@ -14,8 +14,8 @@ TEST(EditDistance, CountsTheFourEdits) {
   EXPECT_EQ(edit_distance("", "abc"), 3U);
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
   EXPECT_EQ(edit_distance("layers", "layer"), 1U);
-  EXPECT_EQ(edit_distance("wdith", "width"), 1U);   // a swap
-  EXPECT_EQ(edit_distance("ca", "abc"), 3U);        // alignment, not the unrestricted distance of 2
+  EXPECT_EQ(edit_distance("wdith", "width"), 1U);  // a swap
+  EXPECT_EQ(edit_distance("ca", "abc"), 3U);       // alignment, not the unrestricted distance of 2
 }
 
 TEST(EditDistance, IsSymmetricAndBoundedByLengths) {

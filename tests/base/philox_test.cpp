@@ -73,8 +73,9 @@ TEST(FillNormal, SeedNameAndElementEachChangeTheStream) {
     fill_normal(&value, first, 1, seed, name, 1.0);
     return value;
   };
-  const std::set<float> distinct{draw(1, "a", 0), draw(2, "a", 0), draw(1, "b", 0), draw(1, "a", 1), draw(1, "a", std::uint64_t{1} << 34U),
-                                 draw(1ULL << 32U, "a", 0)};
+  const std::set<float> distinct{
+      draw(1, "a", 0),          draw(2, "a", 0), draw(1, "b", 0), draw(1, "a", 1), draw(1, "a", std::uint64_t{1} << 34U),
+      draw(1ULL << 32U, "a", 0)};
   EXPECT_EQ(distinct.size(), 6U);
 }
 

@@ -36,7 +36,8 @@ TEST(RenderBar, FitsEveryWidthWithAndWithoutColour) {
       ASSERT_LE(columns(line), static_cast<std::size_t>(std::max(width - 1, 1))) << width << line;
     }
   }
-  EXPECT_EQ(render_bar("train", 100, 200, 12, "", {true, false, 60}), "train  50% |##############              | 100/200 0:12 left");
+  EXPECT_EQ(render_bar("train", 100, 200, 12, "", {true, false, 60}),
+            "train  50% |##############              | 100/200 0:12 left");
 }
 
 TEST(RenderBar, HasNoEscapesWithoutColour) {

@@ -21,13 +21,31 @@ Variables from(Set set) {
   };
 }
 
-const Set kTorchrun{{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}, {"GROUP_RANK", "1"},
-                    {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "x"}, {"TORCHELASTIC_RESTART_COUNT", "2"}};
-const Set kStep{{"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "5"}, {"SLURM_STEP_NUM_TASKS", "5"},
-                {"SLURM_LOCALID", "0"}, {"SLURM_NODEID", "1"}, {"SLURM_NNODES", "2"}, {"SLURM_STEP_NUM_NODES", "2"},
-                {"SLURM_STEP_TASKS_PER_NODE", "3,2"}, {"SLURM_STEP_NODELIST", "n[07-08]"}};
-const Set kMpi{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-               {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_NAMESPACE", "4711"}};
+const Set kTorchrun{{"RANK", "5"},
+                    {"WORLD_SIZE", "8"},
+                    {"LOCAL_RANK", "1"},
+                    {"LOCAL_WORLD_SIZE", "4"},
+                    {"GROUP_RANK", "1"},
+                    {"MASTER_ADDR", "node1"},
+                    {"MASTER_PORT", "29500"},
+                    {"TORCHELASTIC_RUN_ID", "x"},
+                    {"TORCHELASTIC_RESTART_COUNT", "2"}};
+const Set kStep{{"SLURM_JOB_ID", "77"},
+                {"SLURM_STEP_ID", "0"},
+                {"SLURM_PROCID", "3"},
+                {"SLURM_NTASKS", "5"},
+                {"SLURM_STEP_NUM_TASKS", "5"},
+                {"SLURM_LOCALID", "0"},
+                {"SLURM_NODEID", "1"},
+                {"SLURM_NNODES", "2"},
+                {"SLURM_STEP_NUM_NODES", "2"},
+                {"SLURM_STEP_TASKS_PER_NODE", "3,2"},
+                {"SLURM_STEP_NODELIST", "n[07-08]"}};
+const Set kMpi{{"OMPI_COMM_WORLD_RANK", "1"},
+               {"OMPI_COMM_WORLD_SIZE", "2"},
+               {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+               {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+               {"PMIX_NAMESPACE", "4711"}};
 
 Set with(Set set, const Set& changes) {
   for (const auto& [name, value] : changes) {
@@ -72,7 +90,8 @@ TEST(RankEnvironment, ReadsASlurmStep) {
   EXPECT_GE(env.master_port, 1024);
   EXPECT_LT(env.master_port, 32768);
   // All ranks of a step derive one port; another step another.
-  EXPECT_EQ(env.master_port, read_rank_environment(from(with(kStep, {{"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}}))).master_port);
+  EXPECT_EQ(env.master_port,
+            read_rank_environment(from(with(kStep, {{"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}}))).master_port);
   EXPECT_NE(env.master_port, read_rank_environment(from(with(kStep, {{"SLURM_STEP_ID", "1"}}))).master_port);
 }
 
@@ -89,7 +108,11 @@ TEST(RankEnvironment, AnAllocationIsNoStep) {
   // salloc's shell; the batch script; the interactive step in which newer versions run that shell; an allocation without tasks.
   const std::vector<Set> sets{{{"SLURM_JOB_ID", "77"}, {"SLURM_NTASKS", "8"}, {"SLURM_NNODES", "2"}},
                               {{"SLURM_JOB_ID", "77"}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}},
-                              {{"SLURM_JOB_ID", "77"}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_ID", "4294967290"}},
+                              {{"SLURM_JOB_ID", "77"},
+                               {"SLURM_NTASKS", "8"},
+                               {"SLURM_PROCID", "0"},
+                               {"SLURM_LOCALID", "0"},
+                               {"SLURM_STEP_ID", "4294967290"}},
                               {{"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "0"}}};
   for (const Set& set : sets) EXPECT_EQ(read_rank_environment(from(set)).launcher, Launcher::kNone);
 }
@@ -100,7 +123,8 @@ TEST(RankEnvironment, TheInnermostLauncherWins) {
 }
 
 TEST(RankEnvironment, APrivateFolderNeedsNoMaster) {
-  const auto env = read_rank_environment(from({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"WIREWISE_STORE", "/tmp/x"}}));
+  const auto env = read_rank_environment(
+      from({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"WIREWISE_STORE", "/tmp/x"}}));
   EXPECT_EQ(env.store, "/tmp/x");
 }
 
@@ -176,7 +200,8 @@ TEST(ExpandNodeList, ReadsWhatSlurmWrites) {
 }
 
 TEST(ExpandNodeList, RefusesWhatSlurmNeverWrites) {
-  for (const char* text : {",", "a,", ",a", "a,,b", "n[", "n[]", "n[a]", "n[3-1]", "n]", "n[1-99999999999]", "n[1-1000000][1-1000000]", "n[-1]"}) {
+  for (const char* text :
+       {",", "a,", ",a", "a,,b", "n[", "n[]", "n[a]", "n[3-1]", "n]", "n[1-99999999999]", "n[1-1000000][1-1000000]", "n[-1]"}) {
     EXPECT_THROW((void)expand_node_list(text), Error) << text;
   }
 }

@@ -13,7 +13,8 @@ namespace {
 TEST(ParseSize, ReadsBinarySuffixesInAnyCase) {
   EXPECT_EQ(parse_size("8"), 8U);
   EXPECT_EQ(parse_size("0"), 0U);
-  for (const char* text : {"64K", "64k", "64KB", "64kb", "64KiB", "64 KiB", "65536B", "65536"}) EXPECT_EQ(parse_size(text), 65536U) << text;
+  for (const char* text : {"64K", "64k", "64KB", "64kb", "64KiB", "64 KiB", "65536B", "65536"})
+    EXPECT_EQ(parse_size(text), 65536U) << text;
   EXPECT_EQ(parse_size("1M"), 1048576U);
   EXPECT_EQ(parse_size("2G"), 2147483648U);
   EXPECT_EQ(parse_size("1T"), 1099511627776U);
@@ -21,7 +22,8 @@ TEST(ParseSize, ReadsBinarySuffixesInAnyCase) {
 }
 
 TEST(ParseSize, RefusesEachKindOfNonsenseNamingIt) {
-  for (const std::string text : {"", "K", "-1", "+1", "1.5G", "64X", "64 K B", " 64K", "18446744073709551616", "16777216T", "1e3", "0x10"}) {
+  for (const std::string text :
+       {"", "K", "-1", "+1", "1.5G", "64X", "64 K B", " 64K", "18446744073709551616", "16777216T", "1e3", "0x10"}) {
     try {
       (void)parse_size(text);
       ADD_FAILURE() << "accepted " << text;

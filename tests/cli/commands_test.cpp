@@ -51,7 +51,8 @@ TEST(Command, EachMistakeIsOneLineWithTheRemedyAndExitTwo) {
       {{"launch", "--ranks", "4", "--nnodes", "2", "--node-rank", "2", "--", "true"}, {"--node-rank 2"}},
       {{"launch", "--ranks", "2", "--master-port", "66660", "--", "true"}, {"66660", "65535"}},
       {{"launch", "--ranks", "2", "--master-port", "-1", "--", "true"}, {"-1"}},
-      {{"launch", "--ranks", "2", "--master-addr", "no-such-host.invalid", "--", "true"}, {"no-such-host.invalid", "--master-addr"}},
+      {{"launch", "--ranks", "2", "--master-addr", "no-such-host.invalid", "--", "true"},
+       {"no-such-host.invalid", "--master-addr"}},
       {{"launch", "--ranks", "2", "--max-restarts", "-1", "--", "true"}, {"--max-restarts"}},
       {{"launch", "--ranks", "2", "--", "no-such-program"}, {"no-such-program can't be run"}},
       {{"launch", "--ranks", "2", "--", "script.py"}, {"script.py", "python3"}},
@@ -63,7 +64,8 @@ TEST(Command, EachMistakeIsOneLineWithTheRemedyAndExitTwo) {
     EXPECT_EQ(program.out(), "");
     EXPECT_EQ(program.err().rfind("error: ", 0), 0U) << program.err();
     EXPECT_EQ(std::count(program.err().begin(), program.err().end(), '\n'), 1) << program.err();
-    for (const std::string& text : mistake.says) EXPECT_NE(program.err().find(text), std::string::npos) << text << " in " << program.err();
+    for (const std::string& text : mistake.says)
+      EXPECT_NE(program.err().find(text), std::string::npos) << text << " in " << program.err();
   }
 }
 

@@ -40,7 +40,11 @@ class Launch : public testing::Test {
     return options;
   }
   [[nodiscard]] std::map<std::string, std::string> variables() const {
-    return {{"F", folder_.string()}, {"TMPDIR", (folder_ / "tmp").string()}, {"OMP_NUM_THREADS", ""}, {"RANK", ""}, {"WORLD_SIZE", ""}};
+    return {{"F", folder_.string()},
+            {"TMPDIR", (folder_ / "tmp").string()},
+            {"OMP_NUM_THREADS", ""},
+            {"RANK", ""},
+            {"WORLD_SIZE", ""}};
   }
   [[nodiscard]] bool left_nothing() const { return fs::is_empty(folder_ / "tmp"); }
   [[nodiscard]] std::string text_of(const std::string& name) const {
@@ -61,11 +65,13 @@ bool alive(pid_t pid) {
 }
 
 TEST_F(Launch, GivesEachRankTorchrunsVariables) {
-  Program program(arguments({"--ranks", "3"},
-                            "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $TORCHELASTIC_RESTART_COUNT "
-                            "$TORCHELASTIC_MAX_RESTARTS ${OMP_NUM_THREADS:+threads} > $F/$RANK; echo $MASTER_PORT $TORCHELASTIC_RUN_ID $WIREWISE_STORE > "
-                            "$F/shared$RANK; stat -c %a $WIREWISE_STORE > $F/mode"),
-                  variables());
+  Program program(
+      arguments({"--ranks", "3"},
+                "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $TORCHELASTIC_RESTART_COUNT "
+                "$TORCHELASTIC_MAX_RESTARTS ${OMP_NUM_THREADS:+threads} > $F/$RANK; echo $MASTER_PORT $TORCHELASTIC_RUN_ID "
+                "$WIREWISE_STORE > "
+                "$F/shared$RANK; stat -c %a $WIREWISE_STORE > $F/mode"),
+      variables());
   EXPECT_EQ(program.wait(), 0) << program.err();
   for (int rank = 0; rank < 3; ++rank) {
     const std::string number = std::to_string(rank);
@@ -85,7 +91,8 @@ TEST_F(Launch, GivesEachRankTorchrunsVariables) {
 }
 
 TEST_F(Launch, OnSeveralHostsNumbersTheRanksAndOffersNoFolder) {
-  Program program(arguments({"--nnodes", "2", "--node-rank", "1", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", "29555"},
+  Program program(arguments({"--nnodes", "2", "--node-rank", "1", "--nproc-per-node", "2", "--master-addr", "127.0.0.1",
+                             "--master-port", "29555"},
                             "echo $RANK $LOCAL_RANK $WORLD_SIZE $GROUP_RANK $MASTER_PORT [$WIREWISE_STORE] > $F/$LOCAL_RANK"),
                   variables());
   EXPECT_EQ(program.wait(), 0) << program.err();
@@ -128,7 +135,8 @@ TEST_F(Launch, PassesManyLinesOfManyRanksWhole) {
 }
 
 TEST_F(Launch, ReturnsTheCodeOfTheRankThatFailedAndReportsIt) {
-  Program program(arguments({"--ranks", "3"}, "if [ $RANK = 1 ]; then echo the reason >&2; exit 7; fi; exec sleep 1000"), variables());
+  Program program(arguments({"--ranks", "3"}, "if [ $RANK = 1 ]; then echo the reason >&2; exit 7; fi; exec sleep 1000"),
+                  variables());
   EXPECT_EQ(program.wait(), 7);
   EXPECT_NE(program.err().find("error: rank 1 (pid "), std::string::npos) << program.err();
   EXPECT_NE(program.err().find("exited with code 7"), std::string::npos);
@@ -146,7 +154,8 @@ TEST_F(Launch, TheCrashBehindALostPeerIsTheCause) {
   // Rank 0 sees its peer vanish and exits 75 before that peer is dead.
   mkfifo((folder_ / "gone").c_str(), 0600);
   Program program(arguments({"--ranks", "3"},
-                            "case $RANK in 0) echo > $F/gone; exit 75;; 1) read x < $F/gone; kill -SEGV $$; sleep 1000;; 2) exec sleep 1000;; esac"),
+                            "case $RANK in 0) echo > $F/gone; exit 75;; 1) read x < $F/gone; kill -SEGV $$; sleep 1000;; 2) exec "
+                            "sleep 1000;; esac"),
                   variables());
   EXPECT_EQ(program.wait(), 139);
   EXPECT_NE(program.err().find("error: rank 1 "), std::string::npos) << program.err();
@@ -154,9 +163,11 @@ TEST_F(Launch, TheCrashBehindALostPeerIsTheCause) {
 
 TEST_F(Launch, ARankThatIgnoresItsEndIsKilled) {
   mkfifo((folder_ / "ready").c_str(), 0600);
-  Program program(arguments({"--ranks", "2"},
-                            "if [ $RANK = 1 ]; then read x < $F/ready; exit 3; fi; trap '' TERM; echo > $F/ready; while :; do sleep 1000; done"),
-                  variables());
+  Program program(
+      arguments(
+          {"--ranks", "2"},
+          "if [ $RANK = 1 ]; then read x < $F/ready; exit 3; fi; trap '' TERM; echo > $F/ready; while :; do sleep 1000; done"),
+      variables());
   EXPECT_EQ(program.wait(), 3);
 }
 
@@ -178,7 +189,9 @@ TEST_F(Launch, ASignalReachesEachRankOnceAndTheirEndIsAwaited) {
 }
 
 TEST_F(Launch, ARequestToSaveLetsTheRanksGoOn) {
-  Program program(arguments({"--ranks", "2"}, "trap 'echo saved; exit 0' USR1; echo ready >&2; while :; do sleep 1000 & wait $!; done"), variables());
+  Program program(
+      arguments({"--ranks", "2"}, "trap 'echo saved; exit 0' USR1; echo ready >&2; while :; do sleep 1000 & wait $!; done"),
+      variables());
   program.read([&] {
     const auto first = program.err().find("ready");
     return first != std::string::npos && program.err().find("ready", first + 1) != std::string::npos;
@@ -189,7 +202,8 @@ TEST_F(Launch, ARequestToSaveLetsTheRanksGoOn) {
 }
 
 TEST_F(Launch, ASecondInterruptKills) {
-  Program program(arguments({"--ranks", "1"}, "trap 'echo one >&2' INT; echo ready >&2; while :; do sleep 1000 & wait $!; done"), variables());
+  Program program(arguments({"--ranks", "1"}, "trap 'echo one >&2' INT; echo ready >&2; while :; do sleep 1000 & wait $!; done"),
+                  variables());
   program.read_until("ready");
   program.signal(SIGINT);
   program.read_until("one");
@@ -199,7 +213,8 @@ TEST_F(Launch, ASecondInterruptKills) {
 
 TEST_F(Launch, StartsAgainAfterALossAndCounts) {
   Program program(arguments({"--ranks", "2", "--max-restarts", "2"},
-                            "echo $TORCHELASTIC_RESTART_COUNT [$WIREWISE_RESTART] $(ls $WIREWISE_STORE | wc -l) >> $F/log$RANK; touch $WIREWISE_STORE/x$RANK; "
+                            "echo $TORCHELASTIC_RESTART_COUNT [$WIREWISE_RESTART] $(ls $WIREWISE_STORE | wc -l) >> $F/log$RANK; "
+                            "touch $WIREWISE_STORE/x$RANK; "
                             "if [ $TORCHELASTIC_RESTART_COUNT -lt 2 ] && [ $RANK = 1 ]; then exit 75; fi; "
                             "if [ $TORCHELASTIC_RESTART_COUNT -lt 2 ]; then exec sleep 1000; fi"),
                   variables());
@@ -224,7 +239,9 @@ TEST_F(Launch, GivesUpAfterTheLastRestart) {
 }
 
 TEST_F(Launch, RanksDieWithAKilledLauncher) {
-  Program program({"launch", "--ranks", "2", "--", "bash", "-c", "echo $$ > $F/pid$RANK.new; mv $F/pid$RANK.new $F/pid$RANK; exec sleep 1000"}, variables());
+  Program program({"launch", "--ranks", "2", "--", "bash", "-c",
+                   "echo $$ > $F/pid$RANK.new; mv $F/pid$RANK.new $F/pid$RANK; exec sleep 1000"},
+                  variables());
   ASSERT_TRUE(eventually([&] { return fs::exists(folder_ / "pid0") && fs::exists(folder_ / "pid1"); }));
   const pid_t first = std::stoi(text_of("pid0"));
   const pid_t second = std::stoi(text_of("pid1"));
@@ -253,7 +270,8 @@ TEST_F(Launch, ATakenPortIsNamedWithAddressHolderAndRemedy) {
   Program program(arguments({"--ranks", "2", "--master-port", port}, "true"), variables());
   EXPECT_EQ(program.wait(), 2);
   close(fd);
-  for (const std::string& text : {"127.0.0.1:" + port, std::to_string(getpid()), std::string("port 0"), std::string("--master-port")}) {
+  for (const std::string& text :
+       {"127.0.0.1:" + port, std::to_string(getpid()), std::string("port 0"), std::string("--master-port")}) {
     EXPECT_NE(program.err().find(text), std::string::npos) << text << " in " << program.err();
   }
 }

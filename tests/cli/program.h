@@ -75,7 +75,8 @@ class Program {
     while ((out_ >= 0 || err_ >= 0) && !until()) {
       pollfd polled[2] = {{out_, POLLIN, 0}, {err_, POLLIN, 0}};
       if (poll(polled, 2, 100) < 0 && errno != EINTR) throw std::runtime_error("poll");
-      if (std::chrono::steady_clock::now() > end) throw std::runtime_error("no end within the deadline; so far:\n" + out_text_ + err_text_);
+      if (std::chrono::steady_clock::now() > end)
+        throw std::runtime_error("no end within the deadline; so far:\n" + out_text_ + err_text_);
       if (polled[0].revents != 0) take(out_, out_text_);
       if (polled[1].revents != 0) take(err_, err_text_);
     }

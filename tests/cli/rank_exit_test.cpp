@@ -35,7 +35,8 @@ TEST(FirstCause, LosingAPeerExplainsLessThanTheLoss) {
 }
 
 TEST(FirstCause, WhatTheLauncherEndedIsNoCause) {
-  EXPECT_EQ(cause_of({code(1, 75), after_order(killed(0, SIGTERM)), after_order(killed(2, SIGKILL)), after_order(code(3, 1))}), 1);
+  EXPECT_EQ(cause_of({code(1, 75), after_order(killed(0, SIGTERM)), after_order(killed(2, SIGKILL)), after_order(code(3, 1))}),
+            1);
   EXPECT_EQ(cause_of({code(0, 75), after_order(killed(1, SIGSEGV))}), 1);  // its core took longer than its peers' patience
 }
 

@@ -29,7 +29,8 @@ void tighten(std::optional<T>& limit, T value) {
 void read_cpus(CgroupLimits& limits, const std::string& quota_text, const std::string& period_text) {
   const auto quota = parse_integer(quota_text);
   const auto period = parse_integer(period_text);
-  if (quota && period && *quota > 0 && *period > 0) tighten(limits.cpus, static_cast<double>(*quota) / static_cast<double>(*period));
+  if (quota && period && *quota > 0 && *period > 0)
+    tighten(limits.cpus, static_cast<double>(*quota) / static_cast<double>(*period));
 }
 
 void read_memory(CgroupLimits& limits, const std::string& text) {

@@ -1,4 +1,5 @@
-// What the process's control group lets it use. Containers and Slurm set these limits, and a machine's own size then says nothing.
+// What the process's control group lets it use. Containers and Slurm set these limits, and a machine's own size then says
+// nothing.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +14,8 @@ struct CgroupLimits {
   std::optional<Bytes> memory;  // the hard limit
 };
 
-/// The tightest limits between the process's group and the root, of version 2 or 1. `root` is where /proc and /sys lie: "/" but in tests.
+/// The tightest limits between the process's group and the root, of version 2 or 1. `root` is where /proc and /sys lie: "/" but
+/// in tests.
 [[nodiscard]] CgroupLimits cgroup_limits(const std::filesystem::path& root = "/");
 
 /// CPUs that this process may run on: its affinity mask, limited by its control group's quota. At least 1.

@@ -9,8 +9,16 @@
 namespace wirewise {
 
 enum class DType : std::uint8_t {
-  kFloat32, kFloat64, kFloat16, kBFloat16,
-  kInt8, kUInt8, kInt16, kInt32, kInt64, kBool,
+  kFloat32,
+  kFloat64,
+  kFloat16,
+  kBFloat16,
+  kInt8,
+  kUInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kBool,
 };
 
 /// Bytes of one element.

@@ -7,13 +7,13 @@
 namespace wirewise {
 
 enum class ErrorKind {
-  kBadInput,   // the user's input can't work: exit 2
-  kFailed,     // something broke that a retry won't mend: exit 1
-  kMismatch,   // ranks disagree on what they call: exit 1
-  kPeerLost,   // a rank died: exit 75, worth a retry
-  kTimeout,    // a deadline passed: exit 75
-  kStore,      // rendezvous or store unreachable: exit 75
-  kAborted,    // the communicator was aborted by its owner: exit 1
+  kBadInput,  // the user's input can't work: exit 2
+  kFailed,    // something broke that a retry won't mend: exit 1
+  kMismatch,  // ranks disagree on what they call: exit 1
+  kPeerLost,  // a rank died: exit 75, worth a retry
+  kTimeout,   // a deadline passed: exit 75
+  kStore,     // rendezvous or store unreachable: exit 75
+  kAborted,   // the communicator was aborted by its owner: exit 1
 };
 
 /// A failure with what happened, and what to do about it.

@@ -16,8 +16,12 @@ namespace wirewise {
 namespace {
 
 constexpr std::array<std::pair<std::string_view, spdlog::level::level_enum>, 6> kLevels{{
-    {"trace", spdlog::level::trace}, {"debug", spdlog::level::debug}, {"info", spdlog::level::info},
-    {"warn", spdlog::level::warn},   {"error", spdlog::level::err},   {"off", spdlog::level::off},
+    {"trace", spdlog::level::trace},
+    {"debug", spdlog::level::debug},
+    {"info", spdlog::level::info},
+    {"warn", spdlog::level::warn},
+    {"error", spdlog::level::err},
+    {"off", spdlog::level::off},
 }};
 
 spdlog::level::level_enum level_of(LogLevel level) { return kLevels[static_cast<std::size_t>(level)].second; }
@@ -29,7 +33,8 @@ std::string pattern_for(int rank) {
 std::shared_ptr<spdlog::logger> make_logger() {
   // The colour decision is ours (NO_COLOR, terminal), so the sink gets no say in it.
   const bool colour = inspect_terminal(2).colour;
-  auto sink = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(colour ? spdlog::color_mode::always : spdlog::color_mode::never);
+  auto sink =
+      std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(colour ? spdlog::color_mode::always : spdlog::color_mode::never);
   auto logger = std::make_shared<spdlog::logger>("wirewise", std::move(sink));
   logger->set_pattern(pattern_for(-1));
   logger->flush_on(spdlog::level::trace);

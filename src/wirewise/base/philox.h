@@ -1,6 +1,6 @@
-// Counter-based random numbers: any element of any stream is computed from its position alone, so how a tensor is sharded, which rank
-// draws it, and in what order, changes no bit. Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
-// 1, 2, 3" (SC'11).
+// Counter-based random numbers: any element of any stream is computed from its position alone, so how a tensor is sharded, which
+// rank draws it, and in what order, changes no bit. Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as
+// easy as 1, 2, 3" (SC'11).
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ using PhiloxKey = std::array<std::uint32_t, 2>;
 /// A number in [0, 1) with 53 random bits at `index` of a stream.
 [[nodiscard]] double uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) noexcept;
 
-/// Elements [first, first + count) of the named tensor's normal distribution of mean 0 and deviation `std`, by Box-Muller in double,
-/// rounded once to float. Elements 4k to 4k+3 share one counter; any slicing gives the same bits.
+/// Elements [first, first + count) of the named tensor's normal distribution of mean 0 and deviation `std`, by Box-Muller in
+/// double, rounded once to float. Elements 4k to 4k+3 share one counter; any slicing gives the same bits.
 void fill_normal(float* out, std::uint64_t first, std::size_t count, std::uint64_t seed, std::string_view name, double std);
 
 }  // namespace wirewise

@@ -12,9 +12,7 @@ namespace {
 
 constexpr Seconds kRedraw = 0.05;  // a terminal gains nothing from more than 20 pictures a second
 
-Seconds steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+Seconds steady_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
@@ -63,11 +61,12 @@ std::string render_bar(std::string_view label, std::uint64_t done, std::uint64_t
 }
 
 Progress::Progress(std::string label, std::uint64_t total, int fd, Seconds plain_interval)
-    : Progress(std::move(label), total, inspect_terminal(fd), [fd](std::string_view text) { write_all(fd, text); }, steady_seconds,
-               plain_interval) {}
+    : Progress(
+          std::move(label), total, inspect_terminal(fd), [fd](std::string_view text) { write_all(fd, text); }, steady_seconds,
+          plain_interval) {}
 
-Progress::Progress(std::string label, std::uint64_t total, Terminal terminal, std::function<void(std::string_view)> write, Clock clock,
-                   Seconds plain_interval)
+Progress::Progress(std::string label, std::uint64_t total, Terminal terminal, std::function<void(std::string_view)> write,
+                   Clock clock, Seconds plain_interval)
     : label_(std::move(label)),
       total_(std::max<std::uint64_t>(total, 1)),
       terminal_(terminal),

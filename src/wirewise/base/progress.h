@@ -1,5 +1,5 @@
-// Progress of long work: a bar with the time left where a person looks on, a plain line now and then elsewhere. Always on standard error
-// or the descriptor given, never among results.
+// Progress of long work: a bar with the time left where a person looks on, a plain line now and then elsewhere. Always on
+// standard error or the descriptor given, never among results.
 #pragma once
 
 #include <chrono>
@@ -13,10 +13,10 @@
 
 namespace wirewise {
 
-/// One line of a bar, at most `terminal.width - 1` columns: "train  42% |████████        | 84/200 0:12 left  loss 3.21". `eta` negative:
-/// not known yet. Without colour the bar is drawn in ASCII.
-[[nodiscard]] std::string render_bar(std::string_view label, std::uint64_t done, std::uint64_t total, Seconds eta, std::string_view detail,
-                                     const Terminal& terminal);
+/// One line of a bar, at most `terminal.width - 1` columns: "train  42% |████████        | 84/200 0:12 left  loss 3.21". `eta`
+/// negative: not known yet. Without colour the bar is drawn in ASCII.
+[[nodiscard]] std::string render_bar(std::string_view label, std::uint64_t done, std::uint64_t total, Seconds eta,
+                                     std::string_view detail, const Terminal& terminal);
 
 class Progress {
  public:
@@ -31,8 +31,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` steps are done in all; `detail` is the newest figure worth showing. The time left comes from the pace since the first call, so
-  /// slow start-up does not count; `done` of the first call is where a resumed run begins.
+  /// `done` steps are done in all; `detail` is the newest figure worth showing. The time left comes from the pace since the first
+  /// call, so slow start-up does not count; `done` of the first call is where a resumed run begins.
   void update(std::uint64_t done, std::string_view detail = {});
 
   /// Prints a whole line (validation, a checkpoint) and keeps the bar below it.
@@ -52,7 +52,7 @@ class Progress {
   Clock clock_;
   Seconds plain_interval_;
   bool started_ = false;
-  bool drawn_ = false;     // a bar is on the current line
+  bool drawn_ = false;  // a bar is on the current line
   bool finished_ = false;
   std::uint64_t first_ = 0;
   std::uint64_t done_ = 0;

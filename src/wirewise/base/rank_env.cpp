@@ -70,7 +70,8 @@ RankEnvironment read_torchrun(const Reader& reader) {
   if (reader.has("LOCAL_RANK") || reader.has("LOCAL_WORLD_SIZE")) {
     env.local_ranks = reader.number("LOCAL_WORLD_SIZE", 1, env.ranks).value_or(env.ranks);
     env.local_rank = reader.required("LOCAL_RANK", 0, kMostRanks, "LOCAL_WORLD_SIZE is");
-    check_below(env.local_rank, "LOCAL_RANK", env.local_ranks, reader.has("LOCAL_WORLD_SIZE") ? "LOCAL_WORLD_SIZE" : "WORLD_SIZE");
+    check_below(env.local_rank, "LOCAL_RANK", env.local_ranks,
+                reader.has("LOCAL_WORLD_SIZE") ? "LOCAL_WORLD_SIZE" : "WORLD_SIZE");
   } else {  // env:// by hand: one host, until the ranks find otherwise when they meet
     env.local_ranks = env.ranks;
     env.local_rank = env.rank;
@@ -85,8 +86,9 @@ RankEnvironment read_torchrun(const Reader& reader) {
   if (env.store.empty() && env.ranks > 1) {
     for (const char* name : {"MASTER_ADDR", "MASTER_PORT"}) {
       if (reader.has(name)) continue;
-      throw bad_input(fmt::format("{} is not set, though WORLD_SIZE is {}.", name, env.ranks),
-                      "Start the ranks with wirewise launch or torchrun, or set MASTER_ADDR and MASTER_PORT to where rank 0 listens.");
+      throw bad_input(
+          fmt::format("{} is not set, though WORLD_SIZE is {}.", name, env.ranks),
+          "Start the ranks with wirewise launch or torchrun, or set MASTER_ADDR and MASTER_PORT to where rank 0 listens.");
     }
   }
   env.master_addr = reader.text("MASTER_ADDR").value_or("");
@@ -95,8 +97,8 @@ RankEnvironment read_torchrun(const Reader& reader) {
   return env;
 }
 
-/// True inside a step that srun started. The batch script and the shells of salloc carry SLURM_PROCID too, but no step's number, or one of
-/// the reserved ones from 0xfffffff0 on.
+/// True inside a step that srun started. The batch script and the shells of salloc carry SLURM_PROCID too, but no step's number,
+/// or one of the reserved ones from 0xfffffff0 on.
 bool in_slurm_step(const Reader& reader) {
   const auto step = reader.text("SLURM_STEP_ID");
   if (!step || !reader.has("SLURM_PROCID")) return false;
@@ -106,7 +108,9 @@ bool in_slurm_step(const Reader& reader) {
 
 /// Entry `node` of "2(x3),1", the tasks of each node.
 int tasks_of_node(const std::string& text, int node) {
-  const auto malformed = [&] { return bad_input(fmt::format("SLURM_STEP_TASKS_PER_NODE={} can't be read.", printable(text)), "Start the ranks with srun."); };
+  const auto malformed = [&] {
+    return bad_input(fmt::format("SLURM_STEP_TASKS_PER_NODE={} can't be read.", printable(text)), "Start the ranks with srun.");
+  };
   int at = 0;
   for (const std::string& part : split(text, ',')) {
     const auto open = part.find("(x");
@@ -136,7 +140,8 @@ RankEnvironment read_slurm(const Reader& reader) {
   env.local_rank = reader.required("SLURM_LOCALID", 0, kMostRanks, why);
   env.node = reader.number("SLURM_NODEID", 0, kMostRanks).value_or(0);
   check_below(env.node, "SLURM_NODEID", env.nodes, "the step's number of nodes");
-  const auto tasks = reader.has("SLURM_STEP_TASKS_PER_NODE") ? reader.text("SLURM_STEP_TASKS_PER_NODE") : reader.text("SLURM_TASKS_PER_NODE");
+  const auto tasks =
+      reader.has("SLURM_STEP_TASKS_PER_NODE") ? reader.text("SLURM_STEP_TASKS_PER_NODE") : reader.text("SLURM_TASKS_PER_NODE");
   if (env.nodes == 1) {
     env.local_ranks = env.ranks;
   } else if (tasks) {
@@ -146,7 +151,8 @@ RankEnvironment read_slurm(const Reader& reader) {
   }
   check_below(env.local_rank, "SLURM_LOCALID", env.local_ranks, "the node's number of tasks");
   env.restarts = reader.number("SLURM_RESTART_COUNT", 0, kMostRanks).value_or(0);
-  env.job = fmt::format("slurm-{}-{}-{}", reader.text("SLURM_JOB_ID").value_or("0"), reader.text("SLURM_STEP_ID").value_or("0"), env.restarts);
+  env.job = fmt::format("slurm-{}-{}-{}", reader.text("SLURM_JOB_ID").value_or("0"), reader.text("SLURM_STEP_ID").value_or("0"),
+                        env.restarts);
   const auto port = reader.port();
   if (env.ranks == 1) return env;
   env.master_port = port.value_or(port_of_job(env.job));
@@ -157,7 +163,8 @@ RankEnvironment read_slurm(const Reader& reader) {
   } else {
     const auto list = reader.has("SLURM_STEP_NODELIST") ? reader.text("SLURM_STEP_NODELIST") : reader.text("SLURM_JOB_NODELIST");
     const auto hosts = expand_node_list(list.value_or(""));
-    if (hosts.empty()) throw bad_input("neither MASTER_ADDR nor SLURM_STEP_NODELIST is set.", "Set MASTER_ADDR to the host of rank 0.");
+    if (hosts.empty())
+      throw bad_input("neither MASTER_ADDR nor SLURM_STEP_NODELIST is set.", "Set MASTER_ADDR to the host of rank 0.");
     env.master_addr = hosts.front();
   }
   return env;
@@ -240,7 +247,9 @@ Variables as_torchrun_variables(const RankEnvironment& env, const Variables& var
 
 std::vector<std::string> expand_node_list(std::string_view list) {
   constexpr std::size_t kMostHosts = 1 << 20;
-  const auto malformed = [&] { return bad_input(fmt::format("the node list {} can't be read.", printable(list)), "It should look like n[001-003,7],login."); };
+  const auto malformed = [&] {
+    return bad_input(fmt::format("the node list {} can't be read.", printable(list)), "It should look like n[001-003,7],login.");
+  };
   std::vector<std::string> hosts;
   while (!list.empty()) {
     // One entry: text and [ranges] in turn, up to a comma outside brackets. Each bracket multiplies the names so far.

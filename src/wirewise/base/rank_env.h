@@ -1,5 +1,5 @@
-// Which rank this process is, as its launcher says in the environment: torchrun or wirewise launch, Slurm's srun, Open MPI's mpirun.
-// Half-set or contradictory variables are errors: a rank that guesses trains alone, or waits for ranks that never come.
+// Which rank this process is, as its launcher says in the environment: torchrun or wirewise launch, Slurm's srun, Open MPI's
+// mpirun. Half-set or contradictory variables are errors: a rank that guesses trains alone, or waits for ranks that never come.
 #pragma once
 
 #include <cstdint>
@@ -35,17 +35,21 @@ using Variables = std::function<std::optional<std::string>(std::string_view)>;
 [[nodiscard]] Variables process_variables();
 
 /// Reads the variables of whichever launcher started this process. Throws bad input that names variables, values and remedy.
-/// torchrun's RANK and WORLD_SIZE win over Slurm's, since torchrun may run under srun; Open MPI's win over those of the batch step
-/// that called mpirun. A Slurm allocation (salloc, the batch script) is no step: its processes are no ranks.
+/// torchrun's RANK and WORLD_SIZE win over Slurm's, since torchrun may run under srun; Open MPI's win over those of the batch
+/// step that called mpirun. A Slurm allocation (salloc, the batch script) is no step: its processes are no ranks.
 [[nodiscard]] RankEnvironment read_rank_environment(const Variables& variables = process_variables());
 
-/// The same ranks in torchrun's variables, over all others of `variables`: what a rendezvous at env:// reads, whoever started the ranks.
-[[nodiscard]] Variables as_torchrun_variables(const RankEnvironment& environment, const Variables& variables = process_variables());
+/// The same ranks in torchrun's variables, over all others of `variables`: what a rendezvous at env:// reads, whoever started the
+/// ranks.
+[[nodiscard]] Variables as_torchrun_variables(const RankEnvironment& environment,
+                                              const Variables& variables = process_variables());
 
-/// The host names of a Slurm node list: "n[001-003,7],login" is n001 n002 n003 n7 login. Throws bad input for what Slurm never writes.
+/// The host names of a Slurm node list: "n[001-003,7],login" is n001 n002 n003 n7 login. Throws bad input for what Slurm never
+/// writes.
 [[nodiscard]] std::vector<std::string> expand_node_list(std::string_view list);
 
-/// Threads that a rank computes with, and why: train.threads, OMP_NUM_THREADS (unless torchrun set its default of 1), cores / local ranks.
+/// Threads that a rank computes with, and why: train.threads, OMP_NUM_THREADS (unless torchrun set its default of 1), cores /
+/// local ranks.
 struct ThreadChoice {
   int threads = 1;
   std::string reason;

@@ -12,7 +12,8 @@ namespace {
 EVP_MD_CTX* context_of(void* pointer) { return static_cast<EVP_MD_CTX*>(pointer); }
 
 void check(int ok) {
-  if (ok != 1) throw Error(ErrorKind::kFailed, "the cryptography library could not compute SHA-256.", "Check the installation of OpenSSL.");
+  if (ok != 1)
+    throw Error(ErrorKind::kFailed, "the cryptography library could not compute SHA-256.", "Check the installation of OpenSSL.");
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ struct Terminal {
   int width = 80;            // columns
 };
 
-/// Looks at descriptor `fd` and at NO_COLOR (any non-empty value forbids colour), TERM ("dumb" understands nothing) and COLUMNS (used
-/// where the terminal does not tell its width).
+/// Looks at descriptor `fd` and at NO_COLOR (any non-empty value forbids colour), TERM ("dumb" understands nothing) and COLUMNS
+/// (used where the terminal does not tell its width).
 [[nodiscard]] Terminal inspect_terminal(int fd);
 
 }  // namespace wirewise

@@ -11,7 +11,11 @@ namespace {
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const unsigned lead = byte(0);
-  const std::size_t length = lead < 0x80 ? 1 : lead >= 0xC2 && lead <= 0xDF ? 2 : lead >= 0xE0 && lead <= 0xEF ? 3 : lead >= 0xF0 && lead <= 0xF4 ? 4 : 0;
+  const std::size_t length = lead < 0x80                    ? 1
+                             : lead >= 0xC2 && lead <= 0xDF ? 2
+                             : lead >= 0xE0 && lead <= 0xEF ? 3
+                             : lead >= 0xF0 && lead <= 0xF4 ? 4
+                                                            : 0;
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xC0U) != 0x80) return 0;
   }
@@ -55,9 +59,11 @@ std::string printable(std::string_view text) {
     const std::size_t length = utf8_length(text);
     const auto lead = static_cast<unsigned char>(text.front());
     // U+0080 to U+009F, the second control range, is C2 followed by 80 to 9F.
-    const bool control = lead < 0x20 || lead == 0x7F || (lead == 0xC2 && length == 2 && static_cast<unsigned char>(text[1]) < 0xA0);
+    const bool control =
+        lead < 0x20 || lead == 0x7F || (lead == 0xC2 && length == 2 && static_cast<unsigned char>(text[1]) < 0xA0);
     if (length == 0 || control) {
-      for (std::size_t i = 0; i < (length == 0 ? 1 : length); ++i) result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i]));
+      for (std::size_t i = 0; i < (length == 0 ? 1 : length); ++i)
+        result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i]));
     } else {
       result += text.substr(0, length);
     }

@@ -18,8 +18,20 @@ struct Suffix {
 };
 
 constexpr std::array<Suffix, 14> kSuffixes{{
-    {"", 0},     {"b", 0},   {"k", 10},   {"kb", 10}, {"kib", 10}, {"m", 20},  {"mb", 20},
-    {"mib", 20}, {"g", 30},  {"gb", 30},  {"gib", 30}, {"t", 40},  {"tb", 40}, {"tib", 40},
+    {"", 0},
+    {"b", 0},
+    {"k", 10},
+    {"kb", 10},
+    {"kib", 10},
+    {"m", 20},
+    {"mb", 20},
+    {"mib", 20},
+    {"g", 30},
+    {"gb", 30},
+    {"gib", 30},
+    {"t", 40},
+    {"tb", 40},
+    {"tib", 40},
 }};
 
 std::string lower(std::string_view text) {
@@ -40,7 +52,8 @@ std::string three_digits(double value) {
 
 Bytes parse_size(std::string_view text) {
   const auto refuse = [&](std::string_view why) {
-    return bad_input(fmt::format("\"{}\" is no size: {}.", text, why), "Write a whole number of bytes, or one with K, M, G or T (binary), such as 64K or 2G.");
+    return bad_input(fmt::format("\"{}\" is no size: {}.", text, why),
+                     "Write a whole number of bytes, or one with K, M, G or T (binary), such as 64K or 2G.");
   };
   Bytes number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -24,7 +24,8 @@ struct InfoArguments {
 
 /// The checkpoint that a person means: the folder itself, or the newest complete one in it.
 fs::path find_checkpoint(const std::string& folder) {
-  if (!fs::is_directory(folder)) throw bad_input("there is no folder " + printable(folder) + ".", "Name a checkpoint or the folder that train wrote to.");
+  if (!fs::is_directory(folder))
+    throw bad_input("there is no folder " + printable(folder) + ".", "Name a checkpoint or the folder that train wrote to.");
   for (const fs::path& parent : {fs::path(folder), fs::path(folder) / "checkpoints"}) {
     if (const auto newest = newest_checkpoint(parent)) return *newest;
   }
@@ -42,18 +43,22 @@ Json info_of(const fs::path& path, const CheckpointReader& reader) {
   }
   Json state = Json::object();
   for (const auto& [key, value] : reader.state()) state[key] = value;
-  return {{"checkpoint", path.string()}, {"step", reader.step()}, {"ranks", reader.ranks()}, {"elements", elements},
-          {"bytes", bytes}, {"state", state}, {"tensors", tensors}};
+  return {{"checkpoint", path.string()}, {"step", reader.step()}, {"ranks", reader.ranks()},
+          {"elements", elements},        {"bytes", bytes},        {"state", state},
+          {"tensors", tensors}};
 }
 
 void print_text(const Json& info) {
   std::cout << "checkpoint  " << printable(info["checkpoint"].get<std::string>()) << "\n"
             << "step        " << info["step"] << "\n"
-            << "written by  " << info["ranks"] << (info["ranks"] == 1 ? " rank\n" : " ranks\n")
-            << "tensors     " << info["tensors"].size() << ", " << info["elements"] << " elements, " << format_bytes(info["bytes"].get<Bytes>()) << "\n";
-  for (const auto& [key, value] : info["state"].items()) std::cout << "  " << printable(key) << " = " << printable(value.get<std::string>()) << "\n";
+            << "written by  " << info["ranks"] << (info["ranks"] == 1 ? " rank\n" : " ranks\n") << "tensors     "
+            << info["tensors"].size() << ", " << info["elements"] << " elements, " << format_bytes(info["bytes"].get<Bytes>())
+            << "\n";
+  for (const auto& [key, value] : info["state"].items())
+    std::cout << "  " << printable(key) << " = " << printable(value.get<std::string>()) << "\n";
   for (const Json& tensor : info["tensors"]) {
-    std::cout << "  " << printable(tensor["name"].get<std::string>()) << " " << tensor["shape"].dump() << " " << tensor["dtype"].get<std::string>() << "\n";
+    std::cout << "  " << printable(tensor["name"].get<std::string>()) << " " << tensor["shape"].dump() << " "
+              << tensor["dtype"].get<std::string>() << "\n";
   }
 }
 

@@ -30,10 +30,32 @@ using Json = nlohmann::ordered_json;
 
 /// The variables that say which rank a process is and how it behaves. No others are shown: an environment also holds secrets.
 constexpr std::array kShown{
-    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
-    "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NNODES",
-    "SLURM_STEP_NODELIST", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMP_NUM_THREADS",
-    "WIREWISE_STORE", "WIREWISE_DEBUG", "WIREWISE_HOST_ID", "WIREWISE_RESTART", "CUDA_VISIBLE_DEVICES", "NO_COLOR",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+    "SLURM_LOCALID",
+    "SLURM_NNODES",
+    "SLURM_STEP_NODELIST",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMP_NUM_THREADS",
+    "WIREWISE_STORE",
+    "WIREWISE_DEBUG",
+    "WIREWISE_HOST_ID",
+    "WIREWISE_RESTART",
+    "CUDA_VISIBLE_DEVICES",
+    "NO_COLOR",
 };
 
 constexpr const char* compiler() {
@@ -87,7 +109,11 @@ Json shared_memory() {
 Json ranks() {
   try {
     const RankEnvironment env = read_rank_environment();
-    return {{"launcher", name_of(env.launcher)}, {"rank", env.rank}, {"ranks", env.ranks}, {"local_rank", env.local_rank}, {"local_ranks", env.local_ranks}};
+    return {{"launcher", name_of(env.launcher)},
+            {"rank", env.rank},
+            {"ranks", env.ranks},
+            {"local_rank", env.local_rank},
+            {"local_ranks", env.local_ranks}};
   } catch (const Error& error) {
     return {{"error", error.what()}};
   }
@@ -140,14 +166,16 @@ void print_text(const Json& env) {
   line("cpu features", join(env["cpu_features"].get<std::vector<std::string>>(), " "));
   line("cores", env["cores"].dump() + ", usable " + env["usable_cores"].dump());
   line("memory", bytes_text(env["memory_bytes"]));
-  line("cgroup limits", "cpus " + (env["cgroup_cpus"].is_null() ? "none" : env["cgroup_cpus"].dump()) + ", memory " + bytes_text(env["cgroup_memory_bytes"]));
+  line("cgroup limits", "cpus " + (env["cgroup_cpus"].is_null() ? "none" : env["cgroup_cpus"].dump()) + ", memory " +
+                            bytes_text(env["cgroup_memory_bytes"]));
   const Json& shm = env["dev_shm"];
   line("/dev/shm", shm.is_null() ? "absent" : bytes_text(shm["size_bytes"]) + ", free " + bytes_text(shm["free_bytes"]));
   const Json& rank = env["ranks"];
   if (rank.contains("error")) {
     line("ranks", "error: " + rank["error"].get<std::string>());
   } else {
-    line("ranks", "rank " + rank["rank"].dump() + " of " + rank["ranks"].dump() + ", launcher " + rank["launcher"].get<std::string>());
+    line("ranks",
+         "rank " + rank["rank"].dump() + " of " + rank["ranks"].dump() + ", launcher " + rank["launcher"].get<std::string>());
   }
   for (const auto& [name, value] : env["variables"].items()) line("", name + "=" + value.get<std::string>());
 }

@@ -21,8 +21,10 @@ struct Arguments {
 /// Fills in whichever of ranks, hosts and ranks a host was not given; launch() refuses those that don't agree.
 LaunchOptions resolved(const Arguments& arguments) {
   LaunchOptions options = arguments.options;
-  if (arguments.ranks == 0 && arguments.local_ranks == 0) throw bad_input("the number of ranks is missing.", "Give --ranks N, or --nproc-per-node N.");
-  if (arguments.ranks < 0 || arguments.local_ranks < 0 || options.nodes < 1) throw bad_input("ranks and hosts must be 1 or more.", "Give --ranks N.");
+  if (arguments.ranks == 0 && arguments.local_ranks == 0)
+    throw bad_input("the number of ranks is missing.", "Give --ranks N, or --nproc-per-node N.");
+  if (arguments.ranks < 0 || arguments.local_ranks < 0 || options.nodes < 1)
+    throw bad_input("ranks and hosts must be 1 or more.", "Give --ranks N.");
   options.local_ranks = arguments.local_ranks != 0 ? arguments.local_ranks : std::max(1, arguments.ranks / options.nodes);
   options.ranks = arguments.ranks != 0 ? arguments.ranks : arguments.local_ranks * options.nodes;
   return options;
@@ -43,7 +45,9 @@ void register_launch(CLI::App& app, int& exit, const std::vector<std::string>& p
   command->add_option("--node-rank,--node_rank", options.node, "This host's number, from 0");
   command->add_option("--master-addr,--master_addr", options.master_addr, "Name or number by which all hosts reach host 0");
   command->add_option("--master-port,--master_port", options.master_port, "Port of host 0 (0: a free one, on one host)");
-  command->add_option("--max-restarts,--max_restarts", options.max_restarts, "Times to start all ranks again after a crash or exit code 75")
+  command
+      ->add_option("--max-restarts,--max_restarts", options.max_restarts,
+                   "Times to start all ranks again after a crash or exit code 75")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--bind", options.bind, "Keep each rank on its own share of the cores");
   command->callback([arguments, &program, &exit] {

@@ -55,7 +55,8 @@ class PrivateFolder {
  public:
   PrivateFolder() : path_((fs::temp_directory_path() / "wirewise-XXXXXX").string()) {
     if (mkdtemp(path_.data()) == nullptr) {  // mode 0700
-      throw Error(ErrorKind::kFailed, fmt::format("no folder {} for the ranks to meet in ({}).", printable(path_), std::strerror(errno)),
+      throw Error(ErrorKind::kFailed,
+                  fmt::format("no folder {} for the ranks to meet in ({}).", printable(path_), std::strerror(errno)),
                   "Set TMPDIR to a folder that can be written.");
     }
   }
@@ -124,38 +125,47 @@ std::vector<int> share_of(const std::vector<int>& cpus, int local_rank, int loca
 
 /// Where the ranks meet by TCP, if their program wants to: checked before any is started.
 Endpoint meeting_point(const LaunchOptions& options) {
-  Endpoint endpoint{options.master_addr.empty() ? "127.0.0.1" : options.master_addr, static_cast<std::uint16_t>(options.master_port)};
+  Endpoint endpoint{options.master_addr.empty() ? "127.0.0.1" : options.master_addr,
+                    static_cast<std::uint16_t>(options.master_port)};
   const auto addresses = resolve(endpoint.host, "--master-addr");
   if (options.node == 0) endpoint.port = Listener(addresses.front(), endpoint.port, "--master-port").port();
   return endpoint;
 }
 
 void check(const LaunchOptions& options) {
-  if (options.command.empty()) throw bad_input("there is no command to launch.", "Put it after --: wirewise launch --ranks 2 -- python3 train.py.");
-  if (options.ranks < 1 || options.nodes < 1 || options.local_ranks < 1) throw bad_input("ranks and hosts must be 1 or more.", "Give --ranks N.");
+  if (options.command.empty())
+    throw bad_input("there is no command to launch.", "Put it after --: wirewise launch --ranks 2 -- python3 train.py.");
+  if (options.ranks < 1 || options.nodes < 1 || options.local_ranks < 1)
+    throw bad_input("ranks and hosts must be 1 or more.", "Give --ranks N.");
   if (options.local_ranks * static_cast<long long>(options.nodes) != options.ranks) {
     throw bad_input(fmt::format("{} ranks are not {} hosts x {} ranks each.", options.ranks, options.nodes, options.local_ranks),
                     "Give two of --ranks, --nnodes and --nproc-per-node, or three that agree.");
   }
   if (options.node < 0 || options.node >= options.nodes) {
-    throw bad_input(fmt::format("--node-rank {} is not from 0 to {}.", options.node, options.nodes - 1), "Number the hosts from 0.");
+    throw bad_input(fmt::format("--node-rank {} is not from 0 to {}.", options.node, options.nodes - 1),
+                    "Number the hosts from 0.");
   }
   if (options.master_port < 0 || options.master_port > 65535) {
-    throw bad_input(fmt::format("--master-port {} is no port: they go from 1 to 65535.", options.master_port), "Choose one, or 0 to have a free one chosen.");
+    throw bad_input(fmt::format("--master-port {} is no port: they go from 1 to 65535.", options.master_port),
+                    "Choose one, or 0 to have a free one chosen.");
   }
   if (options.nodes > 1 && (options.master_addr.empty() || options.master_port == 0)) {
-    throw bad_input("ranks on several hosts need to know where rank 0's host listens.", "Give --master-addr and --master-port, the same on every host.");
+    throw bad_input("ranks on several hosts need to know where rank 0's host listens.",
+                    "Give --master-addr and --master-port, the same on every host.");
   }
   const auto cores = allowed_cpus().size();
   if (options.bind && cores < static_cast<std::size_t>(options.local_ranks)) {
-    throw bad_input(fmt::format("--bind needs a core for each of {} ranks, but this process may use {}.", options.local_ranks, cores), "Start fewer, or leave --bind out.");
+    throw bad_input(
+        fmt::format("--bind needs a core for each of {} ranks, but this process may use {}.", options.local_ranks, cores),
+        "Start fewer, or leave --bind out.");
   }
 }
 
 /// One start of all local ranks, to the end of the last.
 class Round {
  public:
-  Round(const LaunchOptions& options, const SignalSource& signals, const VariableChanges& shared) : options_(options), signals_(signals) {
+  Round(const LaunchOptions& options, const SignalSource& signals, const VariableChanges& shared)
+      : options_(options), signals_(signals) {
     const auto cpus = allowed_cpus();
     for (int local = 0; local < options.local_ranks; ++local) {
       RankStart start;
@@ -193,7 +203,9 @@ class Round {
       }
     }
     int timeout = -1;
-    if (deadline_) timeout = static_cast<int>(std::max<long long>(0, std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count()));
+    if (deadline_)
+      timeout = static_cast<int>(
+          std::max<long long>(0, std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count()));
     if (poll(polled.data(), polled.size(), timeout) < 0 && errno != EINTR) {
       throw Error(ErrorKind::kFailed, fmt::format("the ranks can't be watched ({}).", std::strerror(errno)));
     }

@@ -14,7 +14,8 @@ constexpr int kSignalBase = 128;
 bool is_stop_code(int code) { return code == kSignalBase + SIGINT || code == kSignalBase + SIGTERM; }
 
 bool is_crash(int number) {
-  return number == SIGSEGV || number == SIGBUS || number == SIGABRT || number == SIGILL || number == SIGFPE || number == SIGSYS || number == SIGTRAP;
+  return number == SIGSEGV || number == SIGBUS || number == SIGABRT || number == SIGILL || number == SIGFPE || number == SIGSYS ||
+         number == SIGTRAP;
 }
 
 std::string signal_name(int number) {
@@ -59,7 +60,9 @@ bool worth_restart(const RankExit& exit) noexcept {
 std::string describe(const RankExit& exit, const std::string& host) {
   const std::string who = fmt::format("rank {} (pid {} on {})", exit.rank, exit.pid, host);
   if (!exit.signalled) return fmt::format("{} exited with code {}.", who, exit.value);
-  const char* hint = exit.value == SIGKILL ? ", as the kernel does when memory runs out" : is_crash(exit.value) ? ", a crash" : "";
+  const char* hint = exit.value == SIGKILL  ? ", as the kernel does when memory runs out"
+                     : is_crash(exit.value) ? ", a crash"
+                                            : "";
   return fmt::format("{} was killed by signal {} ({}){}.", who, exit.value, signal_name(exit.value), hint);
 }
 

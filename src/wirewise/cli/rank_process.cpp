@@ -23,7 +23,7 @@ extern char** environ;
 namespace wirewise {
 namespace {
 
-constexpr std::size_t kRemembered = 12;        // lines
+constexpr std::size_t kRemembered = 12;         // lines
 constexpr std::size_t kLongestLine = 1U << 16;  // a longer one is cut into several
 
 void write_stderr(std::string_view text) {
@@ -39,7 +39,8 @@ class Pipe {
  public:
   Pipe() {
     if (pipe2(ends_.data(), O_CLOEXEC) != 0) {
-      throw Error(ErrorKind::kFailed, fmt::format("no pipe for a rank's output ({}).", std::strerror(errno)), "Raise the limit of open files (ulimit -n).");
+      throw Error(ErrorKind::kFailed, fmt::format("no pipe for a rank's output ({}).", std::strerror(errno)),
+                  "Raise the limit of open files (ulimit -n).");
     }
   }
   ~Pipe() {
@@ -172,12 +173,20 @@ RankProcess::RankProcess(const RankStart& start) : rank_(start.rank) {
   Pipe errors;
   Pipe report;
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  const ChildPlan plan{arguments.data(), environment.data(), getpid(), null, first ? -1 : output.write_end(),
-                       sees_stderr_ ? errors.write_end() : -1, report.write_end(), start.cpus.empty() ? nullptr : &cpus};
+  const ChildPlan plan{arguments.data(),
+                       environment.data(),
+                       getpid(),
+                       null,
+                       first ? -1 : output.write_end(),
+                       sees_stderr_ ? errors.write_end() : -1,
+                       report.write_end(),
+                       start.cpus.empty() ? nullptr : &cpus};
   pid_ = fork();
   if (pid_ == 0) become(plan);
   close(null);
-  if (pid_ < 0) throw Error(ErrorKind::kFailed, fmt::format("rank {} could not be started ({}).", rank_, std::strerror(errno)), "Raise the limit of processes (ulimit -u).");
+  if (pid_ < 0)
+    throw Error(ErrorKind::kFailed, fmt::format("rank {} could not be started ({}).", rank_, std::strerror(errno)),
+                "Raise the limit of processes (ulimit -u).");
   running_ = true;
   setpgid(pid_, pid_);  // here too, so that a signal can be sent at once; the later of the two calls does nothing
   for (Pipe* pipe : {&output, &errors, &report}) pipe->close_end(1);
@@ -210,7 +219,8 @@ void RankProcess::signal(int number) const noexcept {
 
 bool RankProcess::reap(bool& signalled, int& value) {
   siginfo_t info{};
-  if (!running_ || waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return false;
+  if (!running_ || waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+    return false;
   // As long as the leader is not reaped, nobody else can get its number: only what it left behind is hit.
   signal(SIGKILL);
   waitpid(pid_, nullptr, 0);

@@ -46,9 +46,9 @@ class RankStream {
 
 class RankProcess {
  public:
-  /// Starts the command in a process group of its own, with /dev/null as input, and with orders to die when this process does. Output of
-  /// rank 0 passes through as it is; that of others goes to standard error, each line prefixed with its rank. Throws bad input when the
-  /// command can't be run.
+  /// Starts the command in a process group of its own, with /dev/null as input, and with orders to die when this process does.
+  /// Output of rank 0 passes through as it is; that of others goes to standard error, each line prefixed with its rank. Throws
+  /// bad input when the command can't be run.
   explicit RankProcess(const RankStart& start);
   /// Kills what still runs.
   ~RankProcess();
