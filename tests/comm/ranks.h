@@ -52,6 +52,16 @@ struct RankResult {
   [[nodiscard]] bool ok() const noexcept { return exit_code == 0; }
 };
 
+/// Assertions of the current test that have failed in this process (a forked one inherits its parent's).
+inline int failures_of_this_test() {
+  const ::testing::TestInfo* const test = ::testing::UnitTest::GetInstance()->current_test_info();
+  int failures = 0;
+  for (int i = 0; test != nullptr && i < test->result()->total_part_count(); ++i) {
+    if (test->result()->GetTestPartResult(i).failed()) ++failures;
+  }
+  return failures;
+}
+
 /// Runs body(rank) in `ranks` forked processes and collects what they return. A body that throws, or in which a gtest assertion fails, ends
 /// with exit code 1. Processes that are not done by the deadline are killed. Call it while this process has no threads but its own.
 inline std::vector<RankResult> run_ranks(int ranks, const std::function<std::string(int)>& body,
@@ -74,13 +84,14 @@ inline std::vector<RankResult> run_ranks(int ranks, const std::function<std::str
       ::close(ends[0]);
       std::string text;
       bool failed = false;
+      const int failures_before = failures_of_this_test();
       try {
         text = body(rank);
       } catch (const std::exception& error) {
         text = error.what();
         failed = true;
       }
-      failed = failed || ::testing::Test::HasFailure();
+      failed = failed || failures_of_this_test() > failures_before;
       for (std::size_t at = 0; at < text.size();) {
         const ssize_t put = ::write(ends[1], text.data() + at, text.size() - at);
         if (put <= 0) break;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "wirewise/base/cgroup.h"
 #include "wirewise/comm/futex.h"
 
 namespace wirewise::comm {
@@ -35,7 +36,7 @@ void ring_waiters(RankCell& cell) noexcept {
 
 Group::Group(Link link, CommunicatorOptions options)
     : link_(std::move(link)), control_(at(link_.control_owner, link_.control), link_.size), options_(std::move(options)), mailboxes_(link_.size) {
-  spin_ = static_cast<unsigned>(link_.size) <= std::thread::hardware_concurrency();
+  spin_ = link_.size <= usable_cores();
   context().collect();
   context().engine.add(this);
 }
@@ -164,6 +165,7 @@ EngineClient::Drive Group::drive_in_background(bool everything) {
     if (!passed.moved) check_health(passed);
     pending = !active_.empty();
   }
+  hand_over();
   finish(passed);
   return passed.moved ? Drive::kMoved : pending ? Drive::kWaiting : Drive::kNothing;
 }
@@ -176,7 +178,12 @@ void Group::progress() {
     drive(passed, nullptr, Level::kComplete, false);
     if (!passed.moved) check_health(passed);
   }
+  hand_over();
   finish(passed);
+}
+
+void Group::hand_over() noexcept {
+  if (waiters_.load() > 0) ring_waiters(control_.rank(rank()));
 }
 
 bool Group::test(Work::State& operation) {
@@ -236,7 +243,7 @@ void Group::wait(Work::State& operation, Level level) {
     left = background_ > 0;
   }
   if (left) context().engine.notify();
-  if (waiters_.load() > 0) ring_waiters(cell);  // another may drive now
+  hand_over();
   operation.rethrow();
 }
 

@@ -95,6 +95,8 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   [[nodiscard]] bool slot_free(std::uint64_t sequence) const noexcept;
   void count_background(int change) noexcept;  // under issue_mutex_
   void finish(Passed& passed) noexcept;
+  /// A waiter may have found the operations in this thread's hands and gone to sleep: now it may have them.
+  void hand_over() noexcept;
   [[nodiscard]] std::string describe_missing(const Work::State& operation) const;
 
   Link link_;

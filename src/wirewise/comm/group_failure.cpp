@@ -153,10 +153,10 @@ std::string Group::describe_missing(const Work::State& operation) const {
     std::string& list = missing.arrived ? late : absent;
     list += (list.empty() ? "" : ", ") + name_of_rank(missing.rank);
   }
-  std::string text;
-  if (!absent.empty()) text = absent + " did not arrive";
-  if (!late.empty()) text += (text.empty() ? "" : "; ") + late + " did not finish";
-  return text.empty() ? "this rank was not driven" : text;
+  // Where some are absent, the others only wait for them.
+  if (!absent.empty()) return absent + " did not arrive";
+  if (!late.empty()) return late + " did not finish";
+  return "this rank did not get to run it";
 }
 
 void Group::check_health(Passed& passed) {

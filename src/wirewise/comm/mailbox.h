@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "wirewise/base/dtype.h"
@@ -39,14 +40,14 @@ struct Channel {
 
 /// One rank's own notes about its channels, by peer.
 struct Mailboxes {
-  struct Unmatched {
-    std::uint64_t index = 0;
-    std::int32_t tag = 0;
+  struct Tag {
+    std::deque<std::uint64_t> unmatched;  // messages that came, by index
+    std::deque<const void*> waiting;      // receives without a message, in order of issue: only the first may take one
   };
   struct Box {
     std::uint64_t next_send = 0;
     std::uint64_t next_seen = 0;
-    std::deque<Unmatched> unmatched;
+    std::map<std::int32_t, Tag> tags;
   };
   explicit Mailboxes(int size) : boxes(static_cast<std::size_t>(size)) {}
   [[nodiscard]] Box& of(int peer) noexcept { return boxes[static_cast<std::size_t>(peer)]; }

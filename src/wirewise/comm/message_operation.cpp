@@ -112,14 +112,16 @@ RecvOperation::RecvOperation(std::shared_ptr<Group> owner, const Fingerprint& pr
 bool RecvOperation::match(Channel& channel) {
   Mailboxes::Box& box = group->mailboxes().of(fingerprint.root);
   while (channel.slot(box.next_seen).posted.load() == box.next_seen + 1) {
-    box.unmatched.push_back({box.next_seen, channel.slot(box.next_seen).tag});
+    box.tags[channel.slot(box.next_seen).tag].unmatched.push_back(box.next_seen);
     ++box.next_seen;
   }
   const auto tag = static_cast<std::int32_t>(fingerprint.hash);
-  const auto found = std::find_if(box.unmatched.begin(), box.unmatched.end(), [&](const auto& message) { return message.tag == tag; });
-  if (found == box.unmatched.end()) return false;
-  index_ = found->index;
-  box.unmatched.erase(found);
+  Mailboxes::Tag& queue = box.tags[tag];
+  if (queue.waiting.front() != this || queue.unmatched.empty()) return false;
+  index_ = queue.unmatched.front();
+  queue.waiting.pop_front();
+  queue.unmatched.pop_front();
+  if (queue.waiting.empty() && queue.unmatched.empty()) box.tags.erase(tag);
   const MessageSlot& slot = channel.slot(*index_);
   if (slot.count != fingerprint.count || slot.dtype != fingerprint.in) {
     Fingerprint sent = fingerprint;
@@ -135,6 +137,10 @@ bool RecvOperation::match(Channel& channel) {
 
 bool RecvOperation::step() {
   if (reached(Level::kComplete)) return false;
+  if (!queued_) {
+    group->mailboxes().of(fingerprint.root).tags[static_cast<std::int32_t>(fingerprint.hash)].waiting.push_back(this);
+    queued_ = true;
+  }
   const std::uint64_t place = group->control().channel(fingerprint.root, group->rank()).load();
   if (place == 0) return false;
   auto& channel = *reinterpret_cast<Channel*>(group->at(fingerprint.root, place));

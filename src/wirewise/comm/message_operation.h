@@ -51,6 +51,7 @@ class RecvOperation final : public Work::State {
   std::byte* data_;
   std::size_t bytes_;
   std::size_t taken_ = 0;
+  bool queued_ = false;
   std::optional<std::uint64_t> index_;
 };
 
