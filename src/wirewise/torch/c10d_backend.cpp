@@ -4,7 +4,6 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include <thread>
 #include <utility>
 
 #include "wirewise/base/error.h"
@@ -12,22 +11,9 @@
 #include "wirewise/torch/store_c10d.h"
 
 namespace wirewise {
-namespace {
-
-// A communicator joins its own threads when it ends, so one whose last user goes away on such a thread ends elsewhere.
-void end_communicator(Communicator* communicator) {
-  if (inside_completion()) {
-    std::thread([communicator] { delete communicator; }).detach();
-  } else {
-    delete communicator;
-  }
-}
-
-}  // namespace
-
 WirewiseBackend::WirewiseBackend(std::unique_ptr<Communicator> communicator, Milliseconds timeout)
     : c10d::Backend(communicator->rank(), communicator->size()),
-      communicator_(communicator.release(), end_communicator),
+      communicator_(std::move(communicator)),
       timeout_ms_(timeout.count()) {
   init();
 }
@@ -61,11 +47,17 @@ Communicator& WirewiseBackend::communicator() const {
   return *communicator_;
 }
 
-CallOptions WirewiseBackend::call_options(Milliseconds timeout) const {
+CallOptions WirewiseBackend::call_options(const Call& call) const {
   CallOptions options;
-  options.timeout = timeout > Milliseconds(0) ? timeout : Milliseconds(timeout_ms_.load());
+  options.timeout = call.timeout > Milliseconds(0) ? call.timeout : Milliseconds(timeout_ms_.load());
   options.label = getGroupDesc();
+  // A synchronous call is driven by the thread that would wait anyway, and wakes no other.
+  if (!call.async) options.progress = CallOptions::Progress::kOnWait;
   return options;
+}
+
+bool WirewiseBackend::is_own_slice(const at::Tensor& full, const at::Tensor& shard) const {
+  return shard.const_data_ptr() == static_cast<const char*>(full.const_data_ptr()) + static_cast<std::size_t>(getRank()) * shard.nbytes();
 }
 
 void WirewiseBackend::check_rank(std::int64_t rank, const char* what, const char* operation) const {
@@ -78,8 +70,8 @@ void WirewiseBackend::check_rank(std::int64_t rank, const char* what, const char
 WirewiseBackend::WorkPtr WirewiseBackend::run(Call call, const std::vector<WirewiseWork::Issue>& issues) {
   call.request.sequence = sequence_++;
   call.request.health = health_;
+  call.request.callbacks = callbacks_;
   const auto work = WirewiseWork::start(getRank(), std::move(call.request), issues);
-  // A synchronous call is driven here, on the thread that would wait anyway.
   if (!call.async) (void)work->wait();
   return work;
 }
@@ -90,9 +82,10 @@ WirewiseBackend::WorkPtr WirewiseBackend::broadcast(Tensors& tensors, const c10d
   check_rank(options.rootRank, "root", "broadcast");
   call.request.outputs = tensors;
   const at::Tensor staged = call.request.staging.in_place(tensor);
+  const CallOptions how = call_options(call);
   return run(std::move(call), {[&] {
                return communicator().broadcast(write_buffer(staged), count_of(staged), static_cast<int>(options.rootRank),
-                                               call_options(options.timeout));
+                                               how);
              }});
 }
 
@@ -117,7 +110,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::allreduce_coalesced(Tensors& tensors, 
     parts.push_back({buffer, buffer, count_of(staged)});
   }
   call.request.outputs = tensors;
-  return run(std::move(call), {[&] { return communicator().all_reduce(parts, op, call_options(options.timeout)); }});
+  const CallOptions how = call_options(call);
+  return run(std::move(call), {[&] { return communicator().all_reduce(parts, op, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
@@ -128,10 +122,11 @@ WirewiseBackend::WorkPtr WirewiseBackend::reduce(Tensors& tensors, const c10d::R
   const bool is_root = options.rootRank == getRank();
   call.request.outputs = tensors;
   const at::Tensor staged = is_root ? call.request.staging.in_place(tensor) : call.request.staging.input(tensor);
+  const CallOptions how = call_options(call);
   return run(std::move(call), {[&] {
                const Buffer out = is_root ? write_buffer(staged) : Buffer{nullptr, read_buffer(staged).dtype};
                return communicator().reduce(read_buffer(staged), out, count_of(staged), static_cast<int>(options.rootRank), op,
-                                            call_options(options.timeout));
+                                            how);
              }});
 }
 
@@ -151,14 +146,13 @@ WirewiseBackend::WorkPtr WirewiseBackend::gather_into(Call call, const Tensors& 
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const at::Tensor full = call.request.staging.output(outputs[i]);
     at::Tensor shard = call.request.staging.input(inputs[i]);
-    // An input may be its own slice of the output; any other overlap would be overwritten while peers read it.
-    const auto* own_slice = static_cast<const char*>(full.const_data_ptr()) + static_cast<std::size_t>(getRank()) * shard.nbytes();
-    if (overlap(full, shard) && shard.const_data_ptr() != own_slice) shard = call.request.staging.input_copy(shard);
+    // Any other overlap would be overwritten while peers read it.
+    if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.input_copy(shard);
     parts.push_back({read_buffer(shard), write_buffer(full), count_of(shard)});
   }
   call.request.outputs = outputs;
-  const CallOptions options = call_options(call.timeout);
-  return run(std::move(call), {[&] { return communicator().all_gather(parts, options); }});
+  const CallOptions how = call_options(call);
+  return run(std::move(call), {[&] { return communicator().all_gather(parts, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
@@ -181,13 +175,13 @@ WirewiseBackend::WorkPtr WirewiseBackend::scatter_from(Call call, const Tensors&
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const at::Tensor full = call.request.staging.input(inputs[i]);
     at::Tensor shard = call.request.staging.output(outputs[i]);
-    // Peers still read the input while the result is written.
-    if (overlap(full, shard)) shard = call.request.staging.output_copy(outputs[i]);
+    // Peers still read the rest of the input while the result is written.
+    if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.output_copy(outputs[i]);
     parts.push_back({read_buffer(full), write_buffer(shard), count_of(shard)});
   }
   call.request.outputs = outputs;
-  const CallOptions options = call_options(call.timeout);
-  return run(std::move(call), {[&] { return communicator().reduce_scatter(parts, op, options); }});
+  const CallOptions how = call_options(call);
+  return run(std::move(call), {[&] { return communicator().reduce_scatter(parts, op, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::send(Tensors& tensors, int peer, int tag) {
@@ -196,8 +190,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::send(Tensors& tensors, int peer, int t
   check_rank(peer, "peer", "send");
   call.request.inputs = tensors;
   const at::Tensor staged = call.request.staging.input(tensor);
-  const CallOptions options = call_options(call.timeout);
-  return run(std::move(call), {[&] { return communicator().send(read_buffer(staged), count_of(staged), peer, tag, options); }});
+  const CallOptions how = call_options(call);
+  return run(std::move(call), {[&] { return communicator().send(read_buffer(staged), count_of(staged), peer, tag, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::recv(Tensors& tensors, int peer, int tag) {
@@ -207,8 +201,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::recv(Tensors& tensors, int peer, int t
   call.request.outputs = tensors;
   call.request.source = peer;
   const at::Tensor staged = call.request.staging.output(tensor);
-  const CallOptions options = call_options(call.timeout);
-  return run(std::move(call), {[&] { return communicator().recv(write_buffer(staged), count_of(staged), peer, tag, options); }});
+  const CallOptions how = call_options(call);
+  return run(std::move(call), {[&] { return communicator().recv(write_buffer(staged), count_of(staged), peer, tag, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::recvAnysource(Tensors&, int) {
@@ -220,7 +214,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::barrier(const c10d::BarrierOptions& op
     throw bad_input("barrier got device_ids, but the wirewise backend synchronises processes, not devices.", "Leave device_ids out.");
   }
   Call call(c10d::OpType::BARRIER, "wirewise:barrier", options.timeout, options.asyncOp);
-  return run(std::move(call), {[&] { return communicator().barrier(call_options(options.timeout)); }});
+  const CallOptions how = call_options(call);
+  return run(std::move(call), {[&] { return communicator().barrier(how); }});
 }
 
 void WirewiseBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {

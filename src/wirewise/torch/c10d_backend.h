@@ -75,7 +75,7 @@ class WirewiseBackend final : public c10d::Backend {
 
   /// Fails pending and later operations on all ranks.
   void abort() override;
-  /// Leaves the group: later calls are refused. Operations in flight must have been waited for.
+  /// Leaves the group: later calls are refused. Operations that are still in flight fail, here and on the other ranks.
   void shutdown() override;
   c10d::ErrorType getError() override { return health_->load(); }
 
@@ -86,7 +86,8 @@ class WirewiseBackend final : public c10d::Backend {
  private:
   struct Call;
   [[nodiscard]] Communicator& communicator() const;
-  [[nodiscard]] CallOptions call_options(Milliseconds timeout) const;
+  [[nodiscard]] CallOptions call_options(const Call& call) const;
+  [[nodiscard]] bool is_own_slice(const at::Tensor& full, const at::Tensor& shard) const;
   void check_rank(std::int64_t rank, const char* what, const char* operation) const;
   WorkPtr run(Call call, const std::vector<WirewiseWork::Issue>& issues);
   WorkPtr gather_into(Call call, const Tensors& outputs, const Tensors& inputs);
@@ -96,6 +97,7 @@ class WirewiseBackend final : public c10d::Backend {
 
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<BackendHealth> health_ = std::make_shared<BackendHealth>(c10d::ErrorType::SUCCESS);
+  std::shared_ptr<CallbackThreads> callbacks_ = std::make_shared<CallbackThreads>();
   std::atomic<Milliseconds::rep> timeout_ms_;
   std::atomic<std::uint64_t> sequence_{0};
 };

@@ -81,9 +81,10 @@ WirewiseBackend::WorkPtr WirewiseBackend::allgather(TensorLists& outputs, Tensor
   if (!same_counts(list)) return gather_uneven(std::move(call), list, input);
   const at::Tensor full = call.request.staging.packed_output(list);
   at::Tensor shard = call.request.staging.input(input);
-  if (overlap(full, shard)) shard = call.request.staging.input_copy(shard);
+  if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.input_copy(shard);
+  const CallOptions how = call_options(call);
   return run(std::move(call), {[&] {
-               return communicator().all_gather(read_buffer(shard), write_buffer(full), count_of(shard), call_options(options.timeout));
+               return communicator().all_gather(read_buffer(shard), write_buffer(full), count_of(shard), how);
              }});
 }
 
@@ -94,11 +95,11 @@ WirewiseBackend::WorkPtr WirewiseBackend::gather_uneven(Call call, const Tensors
     staged.push_back(call.request.staging.output(output));
     if (rank == getRank()) staged.back().copy_(input.detach().view_as(staged.back()));
   }
-  const CallOptions options = call_options(call.timeout);
+  const CallOptions how = call_options(call);
   std::vector<WirewiseWork::Issue> issues;
   for (int rank = 0; rank < getSize(); ++rank) {
     const at::Tensor& tensor = staged[static_cast<std::size_t>(rank)];
-    issues.emplace_back([&, rank] { return communicator().broadcast(write_buffer(tensor), count_of(tensor), rank, options); });
+    issues.emplace_back([&, rank] { return communicator().broadcast(write_buffer(tensor), count_of(tensor), rank, how); });
   }
   return run(std::move(call), issues);
 }
@@ -114,10 +115,11 @@ WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter(Tensors& outputs, Tenso
   if (!same_counts(list)) return reduce_scatter_uneven(std::move(call), output, list, options.reduceOp);
   const at::Tensor full = call.request.staging.packed_input(list);
   at::Tensor shard = call.request.staging.output(output);
-  if (overlap(full, shard)) shard = call.request.staging.output_copy(output);
+  if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.output_copy(output);
+  const CallOptions how = call_options(call);
   return run(std::move(call), {[&] {
                return communicator().reduce_scatter(read_buffer(full), write_buffer(shard), count_of(shard), op,
-                                                    call_options(options.timeout));
+                                                    how);
              }});
 }
 
@@ -128,13 +130,13 @@ WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter_uneven(Call call, const
   for (const at::Tensor& input : inputs) staged.push_back(call.request.staging.input(input));
   // The output may be one of the inputs.
   const at::Tensor shard = call.request.staging.output_copy(output);
-  const CallOptions options = call_options(call.timeout);
+  const CallOptions how = call_options(call);
   std::vector<WirewiseWork::Issue> issues;
   for (int rank = 0; rank < getSize(); ++rank) {
     const at::Tensor& tensor = staged[static_cast<std::size_t>(rank)];
     issues.emplace_back([&, rank] {
       const Buffer out = rank == getRank() ? write_buffer(shard) : Buffer{nullptr, read_buffer(tensor).dtype};
-      return communicator().reduce(read_buffer(tensor), out, count_of(tensor), rank, op, options);
+      return communicator().reduce(read_buffer(tensor), out, count_of(tensor), rank, op, how);
     });
   }
   return run(std::move(call), issues);
@@ -150,9 +152,10 @@ WirewiseBackend::WorkPtr WirewiseBackend::alltoall_base(at::Tensor& output, at::
   const at::Tensor out = call.request.staging.output(output);
   at::Tensor in = call.request.staging.input(input);
   if (overlap(out, in)) in = call.request.staging.input_copy(in);
+  const CallOptions how = call_options(call);
   return run(std::move(call), {[&] {
                return communicator().all_to_all(read_buffer(in), send_counts, write_buffer(out), recv_counts,
-                                                call_options(options.timeout));
+                                                how);
              }});
 }
 
@@ -169,9 +172,10 @@ WirewiseBackend::WorkPtr WirewiseBackend::alltoall(Tensors& outputs, Tensors& in
   const at::Tensor out = call.request.staging.packed_output(outputs);
   at::Tensor in = call.request.staging.packed_input(inputs);
   if (overlap(out, in)) in = call.request.staging.input_copy(in);
+  const CallOptions how = call_options(call);
   return run(std::move(call), {[&] {
                return communicator().all_to_all(read_buffer(in), send_counts, write_buffer(out), recv_counts,
-                                                call_options(options.timeout));
+                                                how);
              }});
 }
 
@@ -187,14 +191,15 @@ WirewiseBackend::WorkPtr WirewiseBackend::gather(TensorLists& outputs, Tensors& 
     for (const at::Tensor& tensor : list) check_same_count(tensor, input, "gather");
     call.request.outputs = list;
     const at::Tensor packed = call.request.staging.packed_output(list);
-    if (overlap(packed, shard)) shard = call.request.staging.input_copy(shard);
+    if (overlap(packed, shard) && !is_own_slice(packed, shard)) shard = call.request.staging.input_copy(shard);
     full = write_buffer(packed);
   } else if (!outputs.empty()) {
     throw bad_input("gather: rank " + std::to_string(getRank()) + " is not the root, so it must give no outputs.");
   }
+  const CallOptions how = call_options(call);
   return run(std::move(call), {[&] {
                return communicator().gather(read_buffer(shard), full, count_of(shard), static_cast<int>(options.rootRank),
-                                            call_options(options.timeout));
+                                            how);
              }});
 }
 
@@ -210,14 +215,15 @@ WirewiseBackend::WorkPtr WirewiseBackend::scatter(Tensors& outputs, TensorLists&
     const Tensors& list = tensor_per_rank(inputs, getSize(), "scatter");
     for (const at::Tensor& tensor : list) check_same_count(tensor, output, "scatter");
     const at::Tensor packed = call.request.staging.packed_input(list);
-    if (overlap(packed, shard)) shard = call.request.staging.output_copy(output);
+    if (overlap(packed, shard) && !is_own_slice(packed, shard)) shard = call.request.staging.output_copy(output);
     full = read_buffer(packed);
   } else if (!inputs.empty()) {
     throw bad_input("scatter: rank " + std::to_string(getRank()) + " is not the root, so it must give no inputs.");
   }
+  const CallOptions how = call_options(call);
   return run(std::move(call), {[&] {
                return communicator().scatter(full, write_buffer(shard), count_of(shard), static_cast<int>(options.rootRank),
-                                             call_options(options.timeout));
+                                             how);
              }});
 }
 

@@ -1,29 +1,15 @@
-// A callback of a future may itself start an operation and wait for that one's future (communication hooks do). The thread it blocks may
-// be the communicator's progress thread, so operations started inside a completion get a thread of their own to drive them.
+// Completion has two steps: the handle first, on the thread that finished the operations; then the future, whose callbacks are the
+// user's code and run on threads of their own.
 #include "wirewise/torch/c10d_work.h"
 
 #include <c10/util/intrusive_ptr.h>
 
-#include <thread>
 #include <utility>
 
 #include "wirewise/base/error.h"
 
 namespace wirewise {
 namespace {
-
-thread_local bool t_inside_completion = false;
-
-class CompletionScope {
- public:
-  CompletionScope() : before_(std::exchange(t_inside_completion, true)) {}
-  ~CompletionScope() { t_inside_completion = before_; }
-  CompletionScope(const CompletionScope&) = delete;
-  CompletionScope& operator=(const CompletionScope&) = delete;
-
- private:
-  bool before_;
-};
 
 void drive(std::vector<wirewise::Work>& operations) noexcept {
   for (wirewise::Work& operation : operations) {
@@ -48,8 +34,6 @@ c10d::ErrorType error_type(const std::exception_ptr& error) {
 }
 
 }  // namespace
-
-bool inside_completion() noexcept { return t_inside_completion; }
 
 WirewiseWork::WirewiseWork(int rank, Request request)
     : c10d::Work(rank, request.type, request.title, request.inputs),
@@ -77,7 +61,6 @@ c10::intrusive_ptr<WirewiseWork> WirewiseWork::start(int rank, Request request, 
   }
   work->one_done(refused);
   if (refused) std::rethrow_exception(refused);
-  if (inside_completion()) std::thread([issued]() mutable { drive(issued); }).detach();
   return work;
 }
 
@@ -90,7 +73,6 @@ void WirewiseWork::one_done(const std::exception_ptr& error) {
 }
 
 void WirewiseWork::complete() {
-  const CompletionScope scope;
   std::exception_ptr error = first_error_;
   if (!error) {
     try {
@@ -104,8 +86,18 @@ void WirewiseWork::complete() {
     auto expected = c10d::ErrorType::SUCCESS;
     request_.health->compare_exchange_strong(expected, error_type(error));
   }
-  // Waiters wait for both: first the handle, then the future, whose callbacks run last and may take their time.
   finish(error);
+  bool may_have_callbacks = false;
+  {
+    const std::lock_guard lock(mutex_);
+    future_settled_ = true;
+    may_have_callbacks = future_given_;
+  }
+  if (!may_have_callbacks) return complete_future(error);
+  request_.callbacks->run([self = c10::intrusive_ptr<WirewiseWork>::reclaim_copy(this), error] { self->complete_future(error); });
+}
+
+void WirewiseWork::complete_future(const std::exception_ptr& error) {
   if (error) {
     future_->setError(error);
   } else {
@@ -140,6 +132,16 @@ std::vector<at::Tensor> WirewiseWork::result() { return request_.outputs; }
 
 int WirewiseWork::sourceRank() const { return request_.source; }
 
-c10::intrusive_ptr<c10::ivalue::Future> WirewiseWork::getFuture() { return future_; }
+c10::intrusive_ptr<c10::ivalue::Future> WirewiseWork::getFuture() {
+  bool about_to_complete = false;
+  {
+    const std::lock_guard lock(mutex_);
+    about_to_complete = future_settled_ && !future_given_;
+    if (!future_settled_) future_given_ = true;
+  }
+  // It is being completed as one without callbacks: a callback must find it complete.
+  if (about_to_complete) future_->wait();
+  return future_;
+}
 
 }  // namespace wirewise

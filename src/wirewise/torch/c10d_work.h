@@ -1,5 +1,5 @@
 // Handle of a c10d operation over one or more operations of a communicator: wait() drives them on the caller's thread, and a future
-// completes from whichever thread finishes them, as DDP and communication hooks need.
+// completes without anyone waiting, as DDP and communication hooks need.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "wirewise/comm/communicator.h"
+#include "wirewise/torch/c10d_callback_threads.h"
 #include "wirewise/torch/c10d_tensors.h"
 
 namespace wirewise {
@@ -35,6 +36,7 @@ class WirewiseWork final : public c10d::Work {
     std::uint64_t sequence = 0;
     int source = -1;                     // a recv's peer
     std::shared_ptr<BackendHealth> health;
+    std::shared_ptr<CallbackThreads> callbacks;
   };
   using Issue = std::function<wirewise::Work()>;
 
@@ -56,19 +58,19 @@ class WirewiseWork final : public c10d::Work {
   WirewiseWork(int rank, Request request);
 
  private:
-  void add(wirewise::Work operation);
   void one_done(const std::exception_ptr& error);
   void complete();
+  void complete_future(const std::exception_ptr& error);
 
   Request request_;
   std::vector<wirewise::Work> operations_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
+  // Under mutex_: whether anyone may have hung a callback on the future, and whether that question is settled.
+  bool future_given_ = false;
+  bool future_settled_ = false;
   std::atomic<std::size_t> pending_{1};  // start() holds one until all are issued
   std::mutex error_mutex_;
   std::exception_ptr first_error_;
 };
-
-/// True on a thread that is just completing an operation, in a callback of its future for example.
-[[nodiscard]] bool inside_completion() noexcept;
 
 }  // namespace wirewise
