@@ -22,10 +22,10 @@ namespace wirewise::testing {
 class Agreement {
  public:
   explicit Agreement(int ranks) : barrier_(ranks) {}
-  void agree(const std::string& failure) {
+  void agree(int rank, const std::string& failure) {
     {
       const std::lock_guard lock(mutex_);
-      if (!failure.empty()) failure_ = failure;
+      if (!failure.empty()) failure_ = "rank " + std::to_string(rank) + ": " + failure;
     }
     barrier_.arrive_and_wait();
     std::string seen;
@@ -51,7 +51,7 @@ inline std::vector<std::string> run_ranks(int ranks, const std::function<void(in
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        body(rank, [&](const std::string& failure) { agreement.agree(failure); });
+        body(rank, [&](const std::string& failure) { agreement.agree(rank, failure); });
       } catch (const std::exception& caught) {
         thrown[static_cast<std::size_t>(rank)] = caught.what();
       }

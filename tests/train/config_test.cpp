@@ -188,13 +188,49 @@ TEST(Config, WhatIsWrittenReadsBackTheSame) {
 }
 
 TEST(Config, EveryKeyExplainsItself) {
-  for (const auto& [name, expected] : config_key_help()) {
-    EXPECT_FALSE(expected.empty()) << name;
+  for (const auto& key : config_key_help()) {
+    const std::string& name = key.name;
+    EXPECT_FALSE(key.expected.empty()) << name;
     if (name == "data.path") continue;  // any text of an override is a path
     // An array suits no other key, so its refusal must name the key and what it expects.
     const std::string message = message_of([&] { with({name + "=[1]"}); });
     EXPECT_TRUE(contains(message, name)) << message;
   }
+}
+
+/// Files damaged at random are read or refused in one line, never more.
+TEST(Config, DamagedFilesNeverCrash) {
+  const std::uint64_t seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  TrainConfig config = with({"data.path=/corpus", "model.preset=llama-3-8b", "strategy.bucket=25M"});
+  const std::string text = to_toml(config);
+  const std::string_view pieces[] = {"[", "]", "=", "\"", "\n", "{", "}", "[[x]]", "nan", "-", "9999999999999999999", "\xff", "1979-05-27", "a.b.c = 1\n", "\"\"\"", "#", "[train]\n", "lr = [1,\n2]\n"};
+  int accepted = 0, refused = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::string bad = text;
+    for (std::uint64_t n = 1 + random() % 4; n > 0; --n) {
+      const std::size_t at = random() % bad.size();
+      switch (random() % 3) {
+        case 0: bad[at] = static_cast<char>(random()); break;
+        case 1: bad.erase(at, 1 + random() % 12); break;
+        default: bad.insert(at, pieces[random() % std::size(pieces)]); break;
+      }
+    }
+    try {
+      (void)from(bad);
+      ++accepted;
+    } catch (const Error& error) {
+      ++refused;
+      EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
+      EXPECT_FALSE(error.remedy().empty());
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+      EXPECT_LT(std::string(error.what()).size(), 600U) << error.what();
+    }
+  }
+  EXPECT_GT(accepted, 20);
+  EXPECT_GT(refused, 200);
+  EXPECT_TRUE(contains(message_of([] { (void)from("a = " + std::string(100000, '[')); }), "run.toml:1:"));
 }
 
 TEST(Config, CrossChecksOfFinish) {

@@ -33,7 +33,8 @@ struct Fragment {
 /// What besides tensors makes a resume exact. Free-form strings (UTF-8) so that later features need no new format; numbers as text.
 using TrainState = std::map<std::string, std::string>;
 
-/// Called between the phases of a save by all ranks: waits for all, and throws on every rank when any rank passes a failure text. `text` empty: fine.
+/// Called between the phases of a save by all ranks: waits for all, and throws on every rank when any rank passes a failure text, naming that
+/// rank. Empty: fine.
 using AgreeFunction = std::function<void(const std::string& failure)>;
 
 /// Writes this rank's fragments and, on rank 0, the index; collective through `agree`. `folder` is the parent: the result is

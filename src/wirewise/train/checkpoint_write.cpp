@@ -232,6 +232,14 @@ void publish(FileOperations& files, const fs::path& folder, const fs::path& temp
   }
 }
 
+/// Creates `folder` with its parents, each on disk before this returns.
+void make_parents(FileOperations& files, const fs::path& folder) {
+  if (folder.empty() || fs::is_directory(folder)) return;
+  make_parents(files, folder.parent_path());
+  files.make_folder(folder);
+  files.sync_folder(folder.has_parent_path() ? folder.parent_path() : fs::path("."));
+}
+
 /// The folder that rank 0 made for this save. Looked for a while, since a network file system may show it late.
 fs::path find_temporary(const fs::path& folder, std::uint64_t step) {
   const std::string prefix = fmt::format(".{}{}", folder_name(step), kTemporaryInfix);
@@ -253,12 +261,12 @@ fs::path find_temporary(const fs::path& folder, std::uint64_t step) {
 
 /// Runs one rank's part of a phase, then agrees: throws on every rank when any failed.
 template <class Part>
-void phase(const AgreeFunction& agree, int rank, Part&& part) {
+void phase(const AgreeFunction& agree, Part&& part) {
   std::string failure;
   try {
     part();
   } catch (const std::exception& caught) {
-    failure = fmt::format("rank {}: {}", rank, caught.what());
+    failure = caught.what();
   }
   agree(failure);
   if (!failure.empty()) throw Error(ErrorKind::kFailed, failure);
@@ -272,20 +280,20 @@ std::filesystem::path save(FileOperations& files, const fs::path& folder, std::u
   fs::path temporary;
   std::optional<FolderLock> lock;
   try {
-    phase(agree, rank, [&] {
+    phase(agree, [&] {
       if (ranks < 1 || rank < 0 || rank >= ranks) throw misuse(fmt::format("there is no rank {} of {}.", rank, ranks));
       if (rank != 0) return;
-      fs::create_directories(folder);
+      make_parents(files, folder);
       lock.emplace(folder);
       if (lock->held()) remove_leftovers(folder);
       temporary = folder / fmt::format(".{}{}{}", folder_name(step), kTemporaryInfix, unique_suffix());
       files.make_folder(temporary);
     });
-    phase(agree, rank, [&] {
+    phase(agree, [&] {
       const fs::path place = rank == 0 ? temporary : find_temporary(folder, step);
       write_rank(files, place, step, rank, fragments);
     });
-    phase(agree, rank, [&] {
+    phase(agree, [&] {
       if (rank != 0) return;
       write_whole(files, temporary, step, ranks, state);
       publish(files, folder, temporary, final_path);

@@ -27,14 +27,14 @@ void require_known(const Assignment& assignment) {
   const std::string& where = assignment.value.where;
   const auto dot = assignment.key.find('.');
   const std::string section = assignment.key.substr(0, dot);
-  if (is_section(section) && dot == std::string::npos) {
-    throw bad_input(fmt::format("{}{} is a section, not a key.", where, section), fmt::format("Set one of its keys, as in {}.",
-                                                                                          config::nearest_key(assignment.key)));
+  const std::string remedy = fmt::format("The nearest known key is {}.", config::nearest_key(assignment.key));
+  const std::string name = config::shown(assignment.key);
+  if (is_section(section)) {
+    if (dot == std::string::npos) throw bad_input(fmt::format("{}{} is a section, not a key.", where, section), remedy);
+  } else if (dot != std::string::npos) {
+    throw bad_input(fmt::format("{}unknown section [{}] of {}.", where, config::shown(section), name), remedy);
   }
-  const char* noun = dot != std::string::npos && !is_section(section) ? "section" : "key";
-  throw bad_input(fmt::format("{}unknown {} {}.", where, noun, noun == std::string_view("section") ? "[" + section + "] of " + assignment.key
-                                                                                                 : assignment.key),
-                  fmt::format("The nearest known key is {}.", config::nearest_key(assignment.key)));
+  throw bad_input(fmt::format("{}unknown key {}.", where, name), remedy);
 }
 
 /// An override of what other keys start from replaces what earlier sources said of those keys.
@@ -61,7 +61,7 @@ void refuse_contradictions(const TrainConfig& config, const std::map<std::string
     config::find_key("strategy.name")->set(named, values.at("strategy.name"));
     if (named.strategy.zero != config.strategy.zero) {
       throw bad_input(fmt::format("{}strategy.zero = {} contradicts strategy.name = {}.", values.at("strategy.zero").where,
-                                  config.strategy.zero, values.at("strategy.name").text),
+                                  config.strategy.zero, config::shown(values.at("strategy.name").text)),
                       "Leave one of them out.");
     }
   }
@@ -70,7 +70,7 @@ void refuse_contradictions(const TrainConfig& config, const std::map<std::string
     config::find_key("model.preset")->set(from_preset, values.at("model.preset"));
     if (from_preset.model.family != config.model.family) {
       throw bad_input(fmt::format("{}model.family = {} contradicts model.preset = {}.", values.at("model.family").where,
-                                  values.at("model.family").text, values.at("model.preset").text),
+                                  config::shown(values.at("model.family").text), config::shown(values.at("model.preset").text)),
                       "Leave one of them out.");
     }
   }

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <toml++/toml.h>
 
+#include "wirewise/base/text.h"
 #include "wirewise/train/config_value.h"
 
 namespace wirewise::config {
@@ -61,7 +62,7 @@ void collect(const toml::table& table, const std::string& prefix, const std::str
     }
     const auto position = key.source().begin;
     Assignment assignment{name, value_of(node)};
-    assignment.value.where = position.line > 0 ? fmt::format("{}:{}: ", file, position.line) : file + ": ";
+    assignment.value.where = position.line > 0 ? fmt::format("{}:{}: ", printable(file), position.line) : printable(file) + ": ";
     out.emplace_back(position, std::move(assignment));
   }
 }
@@ -84,18 +85,18 @@ std::optional<Value> parse_value(const std::string& text) {
 std::vector<Assignment> read_toml(const std::filesystem::path& file) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error)) {
-    throw bad_input(fmt::format("configuration file {} {}.", file.string(),
+    throw bad_input(fmt::format("configuration file {} {}.", printable(file.string()),
                                 std::filesystem::exists(file, error) ? "is not a regular file" : "does not exist"),
                     "Check the path given to --config.");
   }
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw bad_input(fmt::format("configuration file {} can't be read.", file.string()), "Check its permissions.");
+  if (!stream) throw bad_input(fmt::format("configuration file {} can't be read.", printable(file.string())), "Check its permissions.");
   toml::table table;
   try {
     table = toml::parse(stream, file.string());
   } catch (const toml::parse_error& failure) {
     const auto position = failure.source().begin;
-    throw bad_input(fmt::format("{}:{}:{}: {}.", file.string(), position.line, position.column, failure.description()),
+    throw bad_input(fmt::format("{}:{}:{}: {}.", printable(file.string()), position.line, position.column, printable(failure.description())),
                     "The file must be valid TOML.");
   }
   std::vector<std::pair<toml::source_position, Assignment>> found;
@@ -117,7 +118,7 @@ Assignment read_override(const std::string& text) {
   };
   const auto equals = text.find('=');
   const std::string key = equals == std::string::npos ? "" : trim(text.substr(0, equals));
-  if (key.empty()) throw bad_input(fmt::format("--set {}: no key=value.", quote(text)), "Write it as in --set train.lr=1e-3.");
+  if (key.empty()) throw bad_input(fmt::format("--set {}: no key=value.", shown(text)), "Write it as in --set train.lr=1e-3.");
   const std::string raw = trim(text.substr(equals + 1));
   Value value = parse_value(raw).value_or(Value{raw, quote(raw), "", true});
   if (!std::holds_alternative<std::string>(value.data)) value.text = raw;
@@ -142,6 +143,11 @@ std::string quote(std::string_view text) {
   return out + '"';
 }
 
+std::string shown(const std::string& text) {
+  constexpr std::size_t kMost = 80;
+  return printable(text.size() <= kMost ? text : text.substr(0, kMost) + "...");
+}
+
 Error wrong_value(std::string_view key, const Value& value, std::string_view expected) {
   struct Kind {
     std::string operator()(bool) const { return "a boolean"; }
@@ -150,7 +156,7 @@ Error wrong_value(std::string_view key, const Value& value, std::string_view exp
     std::string operator()(const std::string&) const { return "a string"; }
     std::string operator()(const Unusable& other) const { return other.kind; }
   };
-  return bad_input(fmt::format("{}{} = {} ({}) is refused.", value.where, key, value.text, std::visit(Kind{}, value.data)),
+  return bad_input(fmt::format("{}{} = {} ({}) is refused.", value.where, key, shown(value.text), std::visit(Kind{}, value.data)),
                    fmt::format("{} expects {}.", key, expected));
 }
 

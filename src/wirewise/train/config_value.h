@@ -39,6 +39,9 @@ struct Assignment {
 /// A TOML basic string: quoted and escaped.
 [[nodiscard]] std::string quote(std::string_view text);
 
+/// Text from a file or an option as an error shows it: one line, at most 80 characters, nothing that steers a terminal.
+[[nodiscard]] std::string shown(const std::string& text);
+
 /// "train.steps = "ten" is a string; expected an integer of at least 1."
 [[nodiscard]] Error wrong_value(std::string_view key, const Value& value, std::string_view expected);
 
