@@ -219,12 +219,14 @@ void Executor::allocate(BufferId id) {
 }
 
 void Executor::await_output(OpId id) {
+  // A lane's ops are done in order, and `after` names only the last of those that an op needs.
+  const Lane lane = program_.ops[at(id)].lane;
   for (Pending& pending : pending_) {
-    if (pending.op != id || pending.output_done) continue;
+    if (pending.op > id || pending.output_done || program_.ops[at(pending.op)].lane != lane) continue;
     const Seconds start = now();
     pending.work.wait_output();
     pending.output_done = true;
-    timeline_.ops[at(id)].busy += now() - start;
+    timeline_.ops[at(pending.op)].busy += now() - start;
   }
 }
 
