@@ -141,10 +141,13 @@ class Run {
     };
     bool stopped = false;
     while (step_ < config_.steps && !stopped) {
+      const std::int64_t before = step_;
       stopped = one_step();
+      const bool advanced = step_ > before;  // not where float16 overflowed
       const bool last = step_ == config_.steps;
-      if (!stopped && data_.validation && (last || (config_.validation_every > 0 && step_ % config_.validation_every == 0))) validate_now();
-      if (stopped || last || (config_.checkpoint_every > 0 && step_ % config_.checkpoint_every == 0)) save();
+      const auto due = [&](std::int64_t every) { return advanced && every > 0 && step_ % every == 0; };
+      if (!stopped && data_.validation && (last || due(config_.validation_every))) validate_now();
+      if (stopped || last || due(config_.checkpoint_every)) save();
     }
     if (saved_at < 0) save();
     const std::string hash = state_.weights_sha256(lanes_);
