@@ -1,0 +1,49 @@
+"""One set of bits, whatever shards the states; one set of losses, whatever the number of ranks."""
+import os
+import pathlib
+import shutil
+import unittest
+
+from support import EndToEnd, PROGRAM
+
+
+class Bits(EndToEnd):
+    def test_strategies_agree_to_the_bit_in_bfloat16(self):
+        weights = {}
+        for strategy in ("ddp", "zero1", "zero2", "zero3"):
+            weights[strategy] = self.train("--strategy", strategy, strategy__param_dtype="bfloat16").weights
+        weights["zero3, recompute, no prefetch"] = self.train(
+            "--strategy", "zero3", strategy__param_dtype="bfloat16", strategy__recompute="full", strategy__prefetch=0).weights
+        self.assertEqual(len(set(weights.values())), 1, weights)
+
+    def test_losses_do_not_depend_on_the_number_of_ranks(self):
+        one = self.train(ranks=1, train__micro_batch=4, strategy__param_dtype="float32")
+        accumulated = self.train(ranks=1, train__micro_batch=1, strategy__param_dtype="float32")
+        two = self.train("--strategy", "zero3", train__micro_batch=2, strategy__param_dtype="float32")
+        self.assertEqual(sorted(one.losses), list(range(1, 11)))
+        for other in (accumulated, two):
+            for step, loss in one.losses.items():
+                self.assertLess(abs(other.losses[step] - loss), 1e-6, f"step {step}")
+        self.assertLess(one.losses[10], one.losses[1], "nothing was learnt")
+
+    def test_training_differs_with_the_seed(self):
+        # Equal hashes above would mean nothing if every run gave the same.
+        self.assertNotEqual(self.train(ranks=1).weights, self.train(ranks=1, train__seed=7).weights)
+
+
+class OtherLaunchers(EndToEnd):
+    def test_torchrun_starts_the_ranks(self):
+        torchrun = os.environ.get("WIREWISE_TORCHRUN") or shutil.which("torchrun")
+        if not torchrun or not pathlib.Path(torchrun).exists():
+            raise unittest.SkipTest("no torchrun")
+        ours = self.train("--strategy", "zero3")
+        command = [torchrun, "--standalone", "--nproc-per-node", "2", "--no-python", *self.command("--strategy", "zero3", ranks=None)]
+        theirs = self.run_command(command)
+        self.assert_done(theirs)
+        self.assertEqual(ours.weights, theirs.weights)
+
+    def test_wirewise_launch_starts_the_ranks(self):
+        ours = self.train("--strategy", "zero3")
+        launched = self.run_command([PROGRAM, "launch", "--ranks", "2", "--", *self.command("--strategy", "zero3", ranks=None)])
+        self.assert_done(launched)
+        self.assertEqual(ours.weights, launched.weights)

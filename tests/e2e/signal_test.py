@@ -1,0 +1,57 @@
+"""SIGINT, SIGTERM, SIGUSR1: the ranks agree on a step, save, and leave; the run can go on from there to the same end."""
+import os
+import signal
+
+from support import EndToEnd, SIGNALS
+
+STEPS = {"train__steps": 60, "strategy__param_dtype": "bfloat16"}
+
+
+class Signals(EndToEnd):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.reference = cls("test_a_signal_to_the_launcher_stops_the_ranks_after_a_save").train("--strategy", "zero3", **STEPS)
+
+    def stop(self, number, out, send=None):
+        running = self.start(self.command("--strategy", "zero3", out=out, **STEPS))
+        running.until_step(5)
+        (send or running.signal)(number)
+        return running.finish()
+
+    def goes_on(self, stopped, out):
+        step = max(stopped.losses)
+        self.assertEqual(stopped.last["event"], "stopped", stopped)
+        self.assertEqual(stopped.last["checkpoint"], str(out / f"checkpoints/step-{step:06}"))
+        self.assertEqual(self.checkpoint_info(out)["step"], step)
+        self.assert_nothing_left(out)
+        rest = self.train("--strategy", "zero3", "--resume", out=out, **STEPS)
+        self.assertEqual(sorted(rest.losses), list(range(step + 1, 61)))
+        self.assertEqual(rest.weights, self.reference.weights)
+
+    def test_a_signal_to_the_launcher_stops_the_ranks_after_a_save(self):
+        for number, code in SIGNALS.items():
+            with self.subTest(signal=number.name):
+                out = self.out()
+                stopped = self.stop(number, out)
+                self.assertEqual(stopped.code, code, stopped)
+                self.assertLess(max(stopped.losses), 40)
+                self.goes_on(stopped, out)
+
+    def test_a_signal_to_one_rank_stops_all(self):
+        out = self.out()
+        running = self.start(self.command("--strategy", "zero3", out=out, **STEPS))
+        running.until_step(5)
+        os.kill(running.ranks()[1], signal.SIGUSR1)
+        stopped = running.finish()
+        self.assertEqual(stopped.code, 143, stopped)
+        self.goes_on(stopped, out)
+
+    def test_one_rank_alone(self):
+        out = self.out()
+        running = self.start(self.command(ranks=1, out=out, **STEPS))
+        running.until_step(5)
+        running.signal(signal.SIGTERM)
+        stopped = running.finish()
+        self.assertEqual((stopped.code, stopped.last["event"]), (143, "stopped"), stopped)
+        self.assertEqual(self.checkpoint_info(out)["step"], max(stopped.losses))
