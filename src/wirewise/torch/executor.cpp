@@ -116,6 +116,7 @@ StepResult Executor::train(std::span<const MicroBatch> batches, const StepOption
   options_ = options;
   result_ = {};
   context_ = {};
+  context_.step = options.step;
   factor_ = 1.0 / options.loss_scale;
   local_overflow_.clear();
   local_tokens_ = 0;
@@ -289,6 +290,7 @@ Boundary Executor::input_of(const Op& op, int unit, int segment) const {
 
 void Executor::forward(const Op& op) {
   const memory::Scope scope(Category::kActivations);
+  context_.micro_batch = op.micro_batch;
   const bool last = op.unit + 1 == static_cast<int>(segments_.size()) && op.segment + 1 == static_cast<int>(segments_[at(op.unit)].size());
   if (last) {
     for (const BufferId id : op.reads) {
@@ -307,6 +309,7 @@ void Executor::forward(const Op& op) {
 
 void Executor::recompute(const Op& op) {
   const memory::Scope scope(Category::kActivations);
+  context_.micro_batch = op.micro_batch;
   Boundary boundary = input_of(op, op.unit, 0);
   const auto& segments = segments_[at(op.unit)];
   for (std::size_t s = 0; s < segments.size(); ++s) {
