@@ -183,8 +183,8 @@ TEST(Trainer, FullyMaskedMicroBatchCountsNothing) {
       Trainer trainer(lanes, tied_chain(), token_loss, options);
       for (int step = 0; step < 2; ++step) {
         const Batch mine = share(token_batch(8, step), rank, 2);
-        std::vector<Batch> batches{mine};
-        if (with_masked) batches.push_back({mine.inputs, torch::full_like(mine.targets, -100)});
+        std::vector<Batch> batches(with_masked ? 2 : 1, mine);
+        if (with_masked) batches.back().targets = torch::full_like(mine.targets, -100);
         EXPECT_TRUE(std::isfinite(trainer.step(batches).loss));
       }
       const std::string hash = trainer.weights_sha256();

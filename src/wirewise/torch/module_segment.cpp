@@ -110,7 +110,9 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 /// The storage of parameters that nothing is lent to: reading it is an error, not a crash.
 c10::Storage unreadable() {
   c10::Storage storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU)), nullptr, /*resizable=*/false);
-  storage.unsafeGetStorageImpl()->set_throw_on_immutable_data_ptr();
+  storage.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(
+      "a parameter was read that has no memory now: only the unit that registers it can read it, while it runs; "
+      "Trainer::for_each_parameter reads the weights.");
   storage.unsafeGetStorageImpl()->set_throw_on_mutable_data_ptr();
   return storage;
 }
@@ -187,8 +189,7 @@ at::Tensor ModuleSegment::call(const at::Tensor& input) const {
   try {
     output = unit_.forward(input);
   } catch (const c10::Error& error) {
-    throw Error(ErrorKind::kFailed, "unit " + unit_.name + " failed in forward: " + first_line(error.what_without_backtrace()),
-                "Parameters can be read only by the unit whose module registers them, and only while it runs.");
+    throw Error(ErrorKind::kFailed, "unit " + unit_.name + " failed in forward: " + first_line(error.what_without_backtrace()));
   }
   if (!output.defined()) throw bad_input("unit " + unit_.name + " returned an undefined tensor.", "Return its output.");
   // A view of a parameter would lose its memory with the weights.
