@@ -195,6 +195,23 @@ TEST_P(Collectives, Float32OutputOf16BitInputsIsTheUnroundedSumAndCanBeAccumulat
   }
 }
 
+TEST_P(Collectives, OnlyTheRootOfAReduceNamesAnOutput) {
+  const int ranks = GetParam();
+  constexpr std::size_t kCount = 50'001;
+  std::vector<double> wide(kPeriod);
+  for (std::size_t i = 0; i < kPeriod; ++i) wide[i] = expected(DType::kBFloat16, Reduction::kSum, 2, ranks, i);
+  expect_no_errors(run_threads(ranks, [&](Communicator& comm) {
+    for (int root = 0; root < comm.size(); ++root) {
+      const bool is_root = comm.rank() == root;
+      const Memory in(comm, kCount * 2, root % 2 == 0, 0);
+      const Memory out(comm, kCount * 4, comm.rank() % 2 == 0, 0);
+      fill_input(DType::kBFloat16, 2, comm.rank(), in.get(), kCount);
+      comm.reduce({in.get(), DType::kBFloat16}, is_root ? Buffer{out.get(), DType::kFloat32} : Buffer{}, kCount, root).wait();
+      if (is_root) check(comm, DType::kFloat32, out.get(), wide, 0, kCount, "reduce to float32");
+    }
+  }));
+}
+
 TEST_P(Collectives, RanksMayDifferInWhereTheirBuffersLie) {
   const int ranks = GetParam();
   const auto n = static_cast<std::size_t>(ranks);

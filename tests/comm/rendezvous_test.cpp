@@ -122,6 +122,49 @@ TEST(Rendezvous, RefusesRanksOfOtherHosts) {
   for (const RankResult& result : results) EXPECT_TRUE(contains(result.output, "ranks of one host")) << result.output;
 }
 
+/// A store that is reached as the user who started the test, whoever the rank pretends to be.
+class StoreAsRoot final : public Store {
+ public:
+  explicit StoreAsRoot(std::filesystem::path folder) : store_(std::move(folder)) {}
+  void set(const std::string& key, const std::string& value) override {
+    const AsRoot root;
+    store_.set(key, value);
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    const AsRoot root;
+    return store_.get(key, timeout);
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    const AsRoot root;
+    return store_.add(key, amount);
+  }
+
+ private:
+  struct AsRoot {
+    uid_t user = ::geteuid();
+    AsRoot() { EXPECT_EQ(::seteuid(0), 0); }
+    ~AsRoot() { EXPECT_EQ(::seteuid(user), 0); }
+  };
+  FileStore store_;
+};
+
+TEST(Rendezvous, RefusesRanksOfAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can start ranks as another user";
+  const TemporaryFolder folder;
+  CommunicatorOptions options;
+  options.timeout = 20s;
+  const auto results = run_ranks(2, [&](int rank) {
+    const auto store = std::make_shared<StoreAsRoot>(folder.path() / "s");
+    if (rank == 1) {
+      EXPECT_EQ(::seteuid(65534), 0);
+    }
+    return kind_and_text([&] { static_cast<void>(make_communicator(store, rank, 2, options)); });
+  });
+  for (const RankResult& result : results) {
+    EXPECT_TRUE(contains(result.output, "user 65534") && contains(result.output, "user 0")) << result.output;
+  }
+}
+
 TEST(Rendezvous, AStrangersConnectionDoesNotDisturbIt) {
   const TemporaryFolder folder;
   const auto results = run_ranks(3, [&](int rank) {
@@ -135,7 +178,7 @@ TEST(Rendezvous, AStrangersConnectionDoesNotDisturbIt) {
     }
     std::istringstream card(store->get("world/card/1/0", 20s));
     std::string word;
-    for (int i = 0; i < 4; ++i) card >> word;  // size, pid, host, socket
+    for (int i = 0; i < 5; ++i) card >> word;  // size, pid, user, boot, socket
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::copy(word.begin(), word.end(), address.sun_path + 1);
@@ -158,7 +201,7 @@ TEST(Rendezvous, ARankThatDiesWhileOthersMeetIsNoHang) {
     const auto store = std::make_shared<FileStore>(folder.path() / "s");
     if (rank == 1) {
       // Shows a card as a rank does, and is gone before it joins.
-      store->set("world/card/1/1", "3 " + std::to_string(::getpid()) + " given:h wirewise-none 00000000000000000000000000000000 here");
+      store->set("world/card/1/1", "3 " + std::to_string(::getpid()) + " " + std::to_string(::geteuid()) + " given:h wirewise-none 00000000000000000000000000000000 here");
       return std::string();
     }
     ::setenv("WIREWISE_HOST_ID", "h", 1);

@@ -45,9 +45,10 @@ struct Fingerprint {
     label[length] = 0;
   }
   [[nodiscard]] bool agrees_with(const Fingerprint& other) const noexcept {
-    return operation == other.operation && in == other.in && out == other.out && reduction == other.reduction &&
-           accumulate == other.accumulate && root == other.root && parts == other.parts && count == other.count &&
-           hash == other.hash && sequence == other.sequence;
+    // Of a reduce only the root knows the output's type.
+    return operation == other.operation && in == other.in && (out == other.out || operation == Operation::kReduce) &&
+           reduction == other.reduction && accumulate == other.accumulate && root == other.root && parts == other.parts &&
+           count == other.count && hash == other.hash && sequence == other.sequence;
   }
 };
 

@@ -76,8 +76,9 @@ Work LocalCommunicator::issue_reduction(Operation operation, std::span<const Red
   std::vector<ReducePlanPart> plan;
   for (const ReducePart& part : parts) {
     const bool has_output = root < 0 || root == rank();
-    // Only the root has an output to reduce to: what it is of is for all to agree on where the caller names it.
-    const ReduceKind kind{part.in.dtype, part.out.dtype, op, options.accumulate};
+    // The others hear the output's type from the root.
+    const DType elsewhere = options.accumulate ? DType::kFloat32 : part.in.dtype;
+    const ReduceKind kind{part.in.dtype, has_output ? part.out.dtype : elsewhere, op, options.accumulate};
     check_reduce_kind(kind, name);
     check_pointer(part.in.data, part.count, "the input", name);
     if (has_output) {
@@ -90,11 +91,12 @@ Work LocalCommunicator::issue_reduction(Operation operation, std::span<const Red
     }
     plan.push_back({bytes_of(part.in), bytes_of(part.out), part.count, kind});
     print.count += part.count;
-    print.hash = mixed(mixed(mixed(print.hash, part.count), static_cast<std::uint64_t>(kind.in)), static_cast<std::uint64_t>(kind.out));
+    print.hash = mixed(mixed(print.hash, part.count), static_cast<std::uint64_t>(kind.in));
+    if (operation != Operation::kReduce) print.hash = mixed(print.hash, static_cast<std::uint64_t>(kind.out));
   }
-  if (!parts.empty()) {
-    print.in = parts.front().in.dtype;
-    print.out = parts.front().out.dtype;
+  if (!plan.empty()) {
+    print.in = plan.front().kind.in;
+    print.out = plan.front().kind.out;
   }
   return group_->issue(std::make_shared<ReduceOperation>(group_, print, std::move(options), std::move(plan)));
 }

@@ -27,6 +27,7 @@ using Clock = std::chrono::steady_clock;
 struct Card {
   int size = 0;
   long pid = 0;
+  long user = 0;
   std::string boot;    // equal on one host
   std::string socket;  // name of the abstract socket
   std::string cookie;  // what proves that a connection comes from a rank of this store
@@ -67,14 +68,14 @@ std::string start_time() {
 
 std::string written(const Card& card) {
   std::ostringstream text;
-  text << card.size << ' ' << card.pid << ' ' << card.boot << ' ' << card.socket << ' ' << card.cookie << ' ' << card.host;
+  text << card.size << ' ' << card.pid << ' ' << card.user << ' ' << card.boot << ' ' << card.socket << ' ' << card.cookie << ' ' << card.host;
   return text.str();
 }
 
 Card read_card(const std::string& text, int rank) {
   Card card;
   std::istringstream in(text);
-  if (!(in >> card.size >> card.pid >> card.boot >> card.socket >> card.cookie >> card.host)) {
+  if (!(in >> card.size >> card.pid >> card.user >> card.boot >> card.socket >> card.cookie >> card.host)) {
     throw Error(ErrorKind::kStore, "rendezvous: what rank " + std::to_string(rank) + " left in the store can't be read.",
                 "Start all ranks from one build of wirewise, on a store of their own.");
   }
@@ -261,6 +262,7 @@ class Meeting {
   void show_card() {
     own_.size = size_;
     own_.pid = ::getpid();
+    own_.user = static_cast<long>(::geteuid());
     own_.boot = boot_id();
     own_.cookie = hex(random_id());
     own_.host = host_name();
@@ -287,6 +289,7 @@ class Meeting {
                       "Start all ranks on one host.");
         }
         cards_.push_back(card);
+        if (card.user != own_.user) refuse_user(r, card.user);
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::kTimeout) throw;
         absent.push_back(r);
@@ -318,11 +321,15 @@ class Meeting {
     return hello;
   }
 
+  /// Cards tell it to both sides in time; the kernel's word is what counts.
   void check_user(int socket, int r) const {
-    const Credentials found = credentials_of(socket);
-    if (found.uid == ::geteuid()) return;
+    const auto user = static_cast<long>(credentials_of(socket).uid);
+    if (user != own_.user) refuse_user(r, user);
+  }
+
+  [[noreturn]] void refuse_user(int r, long user) const {
     throw Error(ErrorKind::kFailed,
-                "rendezvous: " + who(r) + " runs as user " + std::to_string(found.uid) + ", this rank as user " + std::to_string(::geteuid()) + ".",
+                "rendezvous: " + who(r) + " runs as user " + std::to_string(user) + ", this rank as user " + std::to_string(own_.user) + ".",
                 "Run all ranks as one user.");
   }
 

@@ -89,6 +89,9 @@ void ReduceOperation::on_arrival(int peer) {
     in.push_back(theirs.staged_in ? nullptr : address(all[2 * i]));
     out.push_back(theirs.staged_out ? nullptr : address(all[2 * i + 1]));
   }
+  if (peer == fingerprint.root) {
+    for (Part& part : parts_) part.plan.kind.out = theirs.fingerprint.out;
+  }
   chatty_ = chatty_ || theirs.staged_in || theirs.staged_out;
   result_staged_ = result_staged_ || theirs.staged_out;
 }
