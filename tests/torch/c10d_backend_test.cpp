@@ -1,5 +1,5 @@
-// Each collective of the backend equals what ATen computes from all ranks' inputs: dense and strided tensors, in place and apart, every
-// type, one to four ranks.
+// Each collective of the backend equals what ATen computes from all ranks' inputs: dense and strided tensors, in place and apart,
+// every type, one to four ranks.
 #include "wirewise/torch/c10d_backend.h"
 
 #include <ATen/Functions.h>
@@ -115,7 +115,8 @@ TEST(C10dBackend, AveragesRoundOnceFromFloat32) {
 TEST(C10dBackend, CoalescedAllReduceMixesTypesAndLayouts) {
   run_ranks(3, [](WirewiseBackend& backend, int rank) {
     const auto r = static_cast<std::size_t>(rank);
-    const Tensors floats = all_data(3, {5, 3}, at::kFloat), halves = all_data(3, {2, 9}, at::kHalf), longs = all_data(3, {1, 1}, at::kLong);
+    const Tensors floats = all_data(3, {5, 3}, at::kFloat), halves = all_data(3, {2, 9}, at::kHalf),
+                  longs = all_data(3, {1, 1}, at::kLong);
     Tensors tensors{floats[r].clone(), strided_copy(halves[r]), longs[r].clone(), at::empty({0}, at::kFloat)};
     backend.allreduce_coalesced(tensors, {})->wait();
     EXPECT_TRUE(at::equal(tensors[0], reduced(floats, c10d::ReduceOp::SUM)));

@@ -1,5 +1,5 @@
-// The backend between real processes that meet as torchrun's ranks do: a data-parallel step equals the same step on one rank with the
-// whole batch, and the death of a rank is an error that names it.
+// The backend between real processes that meet as torchrun's ranks do: a data-parallel step equals the same step on one rank with
+// the whole batch, and the death of a rank is an error that names it.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -76,7 +76,8 @@ std::vector<std::unique_ptr<RankProcess>> start_ranks(const std::string& name) {
   std::vector<std::unique_ptr<RankProcess>> ranks;
   for (const char* rank : {"0", "1"}) {
     ranks.push_back(std::make_unique<RankProcess>(
-        name, std::map<std::string, std::string>{{"RANK", rank}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}}));
+        name, std::map<std::string, std::string>{
+                  {"RANK", rank}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}}));
   }
   return ranks;
 }

@@ -47,8 +47,9 @@ TEST(C10dWork, CallbacksSeeTheFinishedTensor) {
   run_ranks(2, [](WirewiseBackend& backend, int) {
     Tensors tensors{at::ones({50, 2}).select(1, 0)};
     std::promise<float> seen;
-    backend.allreduce(tensors, {})->getFuture()->addCallback(
-        [&](c10::ivalue::Future& future) { seen.set_value(future.value().toTensorVector()[0].sum().item<float>()); });
+    backend.allreduce(tensors, {})->getFuture()->addCallback([&](c10::ivalue::Future& future) {
+      seen.set_value(future.value().toTensorVector()[0].sum().item<float>());
+    });
     EXPECT_EQ(seen.get_future().get(), 100);
   });
 }
@@ -213,12 +214,20 @@ TEST(C10dRefuses, ByNameWhatItCannotDo) {
   std::vector<std::int64_t> bad_splits{1, 2, 3};
   const std::vector<Refusal> refusals{
       {"another device", [&](auto& b) { allreduce(b, list(at::empty({2}, at::kMeta))); }, {"meta", "cpu:wirewise,cuda:nccl"}},
-      {"sparse", [&](auto& b) { allreduce(b, list(at::ones({2, 2}).to_sparse())); }, {"not dense"}},
+      {"sparse",
+       [&](auto& b) {
+         allreduce(b, list(at::ones({2, 2}).to_sparse()));
+       },
+       {"not dense"}},
       {"complex", [&](auto& b) { allreduce(b, list(at::ones({2}, at::kComplexFloat))); }, {"omplex"}},
       {"float8", [&](auto& b) { allreduce(b, list(at::ones({2}).to(at::kFloat8_e4m3fn))); }, {"loat8"}},
       {"undefined", [&](auto& b) { allreduce(b, list(at::Tensor())); }, {"undefined"}},
       {"none", [&](auto& b) { allreduce(b, {}); }, {"got 0"}},
-      {"two", [&](auto& b) { allreduce(b, {at::ones({1}), at::ones({1})}); }, {"got 2", "coalesced"}},
+      {"two",
+       [&](auto& b) {
+         allreduce(b, {at::ones({1}), at::ones({1})});
+       },
+       {"got 2", "coalesced"}},
       {"premul", [&](auto& b) { allreduce(b, list(at::ones({2})), c10d::makeNCCLPreMulSum(0.5)); }, {"PREMUL_SUM"}},
       {"bits of floats", [&](auto& b) { allreduce(b, list(at::ones({2})), c10d::ReduceOp::BAND); }, {"float32"}},
       {"sparse indices",

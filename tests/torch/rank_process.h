@@ -1,5 +1,5 @@
-// Ranks as real processes for tests: this executable started again for one hidden test (a DISABLED_ one that does a rank's work), with
-// variables of its own. Spawned, not forked, because libtorch's threads don't survive a fork.
+// Ranks as real processes for tests: this executable started again for one hidden test (a DISABLED_ one that does a rank's work),
+// with variables of its own. Spawned, not forked, because libtorch's threads don't survive a fork.
 #pragma once
 
 #include <fcntl.h>
@@ -40,7 +40,8 @@ class RankProcess {
     posix_spawn_file_actions_adddup2(&actions, fileno(output_), STDERR_FILENO);
     auto argument_pointers = pointers(arguments);
     auto environment_pointers = pointers(environment);
-    const int error = posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, argument_pointers.data(), environment_pointers.data());
+    const int error =
+        posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, argument_pointers.data(), environment_pointers.data());
     posix_spawn_file_actions_destroy(&actions);
     EXPECT_EQ(error, 0) << std::strerror(error);
   }

@@ -1,10 +1,10 @@
-// Ranks that meet: over TCP on loopback (threads and real processes), in a file, in a private folder; and what each learns when one is
-// missing, wrong or not there twice.
+// Ranks that meet: over TCP on loopback (threads and real processes), in a file, in a private folder; and what each learns when
+// one is missing, wrong or not there twice.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -55,7 +55,8 @@ struct Outcome {
 };
 
 // One thread a rank; a null meeting stands for a rank that never comes. Worlds are kept until all ranks are done.
-std::vector<Outcome> meet_as_threads(const std::vector<std::optional<Meeting>>& meetings, milliseconds timeout = milliseconds(30000)) {
+std::vector<Outcome> meet_as_threads(const std::vector<std::optional<Meeting>>& meetings,
+                                     milliseconds timeout = milliseconds(30000)) {
   std::vector<Outcome> outcomes(meetings.size());
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < meetings.size(); ++i) {
@@ -151,8 +152,8 @@ TEST(Rendezvous, FileAndPrivateFolderServeRanksOfOneHost) {
   const TemporaryFolder folder;
   std::vector<std::optional<Meeting>> by_file, by_folder;
   for (int rank = 0; rank < 3; ++rank) {
-    by_file.push_back(parse_meeting("file://" + (folder.path() / "meet").string() + "?rank=" + std::to_string(rank) + "&world_size=3",
-                                    kNothingSet));
+    by_file.push_back(parse_meeting(
+        "file://" + (folder.path() / "meet").string() + "?rank=" + std::to_string(rank) + "&world_size=3", kNothingSet));
     Meeting meeting;
     meeting.place = Meeting::Place::kFolder;
     meeting.path = folder.path();
@@ -225,7 +226,8 @@ TEST(Rendezvous, EveryRankThatCameNamesTheOneThatDidNot) {
 
 TEST(Rendezvous, WithoutRankZeroTheOthersSayThatItIsMissing) {
   const auto port = free_port();
-  const Error error = error_of([&] { (void)meet(parse_meeting(tcp_url("127.0.0.1", port, 1, 2), kNothingSet), milliseconds(100)); });
+  const Error error =
+      error_of([&] { (void)meet(parse_meeting(tcp_url("127.0.0.1", port, 1, 2), kNothingSet), milliseconds(100)); });
   EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
   expect_parts(error, {"Rank 0", "127.0.0.1:" + std::to_string(port), "refused"});
 }
@@ -295,7 +297,8 @@ TEST(Rendezvous, TheAgentsStoreIsUsedByRankZeroToo) {
 
 TEST(Rendezvous, AListenerThatIsNoStoreIsAStoreError) {
   const Listener silent("127.0.0.1", 0, "");
-  const Error error = error_of([&] { (void)meet(parse_meeting(tcp_url("127.0.0.1", silent.port(), 1, 2), kNothingSet), milliseconds(500)); });
+  const Error error =
+      error_of([&] { (void)meet(parse_meeting(tcp_url("127.0.0.1", silent.port(), 1, 2), kNothingSet), milliseconds(500)); });
   EXPECT_EQ(error.kind(), ErrorKind::kStore);
   expect_parts(error, {"127.0.0.1:" + std::to_string(silent.port())});
 }
@@ -303,9 +306,11 @@ TEST(Rendezvous, AListenerThatIsNoStoreIsAStoreError) {
 TEST(Rendezvous, ARendezvousFileNeedsItsFolder) {
   const TemporaryFolder folder;
   const std::string missing = (folder.path() / "missing" / "file").string();
-  expect_parts(error_of([&] { (void)meet(parse_meeting("file://" + missing + "?rank=0&world_size=1", kNothingSet)); }), {missing, "does not exist"});
-  expect_parts(error_of([&] { (void)meet(parse_meeting("file://" + folder.path().string() + "?rank=0&world_size=1", kNothingSet)); }),
-               {"is a folder"});
+  expect_parts(error_of([&] { (void)meet(parse_meeting("file://" + missing + "?rank=0&world_size=1", kNothingSet)); }),
+               {missing, "does not exist"});
+  expect_parts(
+      error_of([&] { (void)meet(parse_meeting("file://" + folder.path().string() + "?rank=0&world_size=1", kNothingSet)); }),
+      {"is a folder"});
 }
 
 // One rank of TwoProcessesMeetByTcp: passes a token round through the store.
@@ -329,7 +334,8 @@ TEST(Rendezvous, TwoProcessesMeetByTcp) {
   for (const char* rank : {"1", "0"}) {  // the one that must wait starts first
     ranks.push_back(std::make_unique<RankProcess>(
         "RendezvousProcess.DISABLED_Rank",
-        std::map<std::string, std::string>{{"RANK", rank}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}}));
+        std::map<std::string, std::string>{
+            {"RANK", rank}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}}));
   }
   for (const auto& rank : ranks) EXPECT_EQ(rank->wait(), 0) << rank->output();
 }

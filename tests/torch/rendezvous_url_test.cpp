@@ -68,8 +68,8 @@ TEST(RendezvousUrl, FileTakesAnAbsolutePathAndPercentCodes) {
 }
 
 TEST(RendezvousUrl, PrivateFolderWinsOnlyWhenAllRanksAreLocal) {
-  Variables variables{{"RANK", "1"},         {"WORLD_SIZE", "4"},     {"WIREWISE_STORE", "/run/store"},
-                      {"MASTER_ADDR", "n0"}, {"MASTER_PORT", "29500"}};
+  Variables variables{
+      {"RANK", "1"}, {"WORLD_SIZE", "4"}, {"WIREWISE_STORE", "/run/store"}, {"MASTER_ADDR", "n0"}, {"MASTER_PORT", "29500"}};
   EXPECT_EQ(parse("env://", variables).place, Meeting::Place::kFolder);
   variables["LOCAL_WORLD_SIZE"] = "4";
   EXPECT_EQ(parse("env://", variables).place, Meeting::Place::kFolder);
@@ -138,12 +138,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"tcp://n0:1?rank=0&rank=1&world_size=2", {}, {"twice"}},
         BadCase{"tcp://n0:1?rank&world_size=2", {}, {"rank of the URL", "''"}},
         BadCase{"file://shared/file?rank=0&world_size=2", {}, {"absolute", "three slashes"}},
-        BadCase{"file:///?rank=0&world_size=2", {}, {"absolute"}},
-        BadCase{"file:///a%2?rank=0&world_size=2", {}, {"%"}},
-        BadCase{"file:///a%zz?rank=0&world_size=2", {}, {"%"}},
-        BadCase{"http://n0:1", {}, {"'http://n0:1'", "env://"}},
-        BadCase{"", {}, {"''"}},
-        BadCase{"env://n0\n", kGood, {"\\x0a"}}));
+        BadCase{"file:///?rank=0&world_size=2", {}, {"absolute"}}, BadCase{"file:///a%2?rank=0&world_size=2", {}, {"%"}},
+        BadCase{"file:///a%zz?rank=0&world_size=2", {}, {"%"}}, BadCase{"http://n0:1", {}, {"'http://n0:1'", "env://"}},
+        BadCase{"", {}, {"''"}}, BadCase{"env://n0\n", kGood, {"\\x0a"}}));
 
 }  // namespace
 }  // namespace wirewise

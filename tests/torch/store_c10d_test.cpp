@@ -93,9 +93,9 @@ TEST(C10dStore, ADeadServerIsAStoreErrorForEveryCall) {
   C10dStore client(connect(*server), "the store at 127.0.0.1:1234");
   client.set("a", "1");
   server.reset();
-  for (const auto& call : std::vector<std::function<void()>>{[&] { (void)client.get("b", milliseconds(20000)); },
-                                                              [&] { (void)client.add("n", 1); },
-                                                              [&] { (void)client.get("a", milliseconds(0)); }}) {
+  for (const auto& call :
+       std::vector<std::function<void()>>{[&] { (void)client.get("b", milliseconds(20000)); }, [&] { (void)client.add("n", 1); },
+                                          [&] { (void)client.get("a", milliseconds(0)); }}) {
     std::string what;
     EXPECT_EQ(kind_of(call, &what), ErrorKind::kStore);
     EXPECT_NE(what.find("the store at 127.0.0.1:1234"), std::string::npos) << what;

@@ -57,13 +57,14 @@ CallOptions WirewiseBackend::call_options(const Call& call) const {
 }
 
 bool WirewiseBackend::is_own_slice(const at::Tensor& full, const at::Tensor& shard) const {
-  return shard.const_data_ptr() == static_cast<const char*>(full.const_data_ptr()) + static_cast<std::size_t>(getRank()) * shard.nbytes();
+  return shard.const_data_ptr() ==
+         static_cast<const char*>(full.const_data_ptr()) + static_cast<std::size_t>(getRank()) * shard.nbytes();
 }
 
 void WirewiseBackend::check_rank(std::int64_t rank, const char* what, const char* operation) const {
   if (rank < 0 || rank >= getSize()) {
-    throw bad_input(std::string(operation) + " names rank " + std::to_string(rank) + " as its " + what + ", but the group has ranks 0 to " +
-                    std::to_string(getSize() - 1) + ".");
+    throw bad_input(std::string(operation) + " names rank " + std::to_string(rank) + " as its " + what +
+                    ", but the group has ranks 0 to " + std::to_string(getSize() - 1) + ".");
   }
 }
 
@@ -84,8 +85,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::broadcast(Tensors& tensors, const c10d
   const at::Tensor staged = call.request.staging.in_place(tensor);
   const CallOptions how = call_options(call);
   return run(std::move(call), {[&] {
-               return communicator().broadcast(write_buffer(staged), count_of(staged), static_cast<int>(options.rootRank),
-                                               how);
+               return communicator().broadcast(write_buffer(staged), count_of(staged), static_cast<int>(options.rootRank), how);
              }});
 }
 
@@ -98,8 +98,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::allreduce(Tensors& tensors, const c10d
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  Call call(tensors.size() == 1 ? c10d::OpType::ALLREDUCE : c10d::OpType::ALLREDUCE_COALESCED, "wirewise:all_reduce", options.timeout,
-            options.asyncOp);
+  Call call(tensors.size() == 1 ? c10d::OpType::ALLREDUCE : c10d::OpType::ALLREDUCE_COALESCED, "wirewise:all_reduce",
+            options.timeout, options.asyncOp);
   if (tensors.empty()) throw bad_input("allreduce_coalesced got an empty list of tensors.");
   const Reduction op = to_reduction(options.reduceOp, "allreduce");
   std::vector<ReducePart> parts;
@@ -132,7 +132,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::reduce(Tensors& tensors, const c10d::R
 
 WirewiseBackend::WorkPtr WirewiseBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                           const c10d::AllgatherOptions& options) {
-  return gather_into(Call(c10d::OpType::_ALLGATHER_BASE, "wirewise:all_gather", options.timeout, options.asyncOp), {output}, {input});
+  return gather_into(Call(c10d::OpType::_ALLGATHER_BASE, "wirewise:all_gather", options.timeout, options.asyncOp), {output},
+                     {input});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -157,8 +158,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::gather_into(Call call, const Tensors& 
 
 WirewiseBackend::WorkPtr WirewiseBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                                const c10d::ReduceScatterOptions& options) {
-  return scatter_from(Call(c10d::OpType::_REDUCE_SCATTER_BASE, "wirewise:reduce_scatter", options.timeout, options.asyncOp), {output},
-                      {input}, options.reduceOp);
+  return scatter_from(Call(c10d::OpType::_REDUCE_SCATTER_BASE, "wirewise:reduce_scatter", options.timeout, options.asyncOp),
+                      {output}, {input}, options.reduceOp);
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -211,7 +212,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::recvAnysource(Tensors&, int) {
 
 WirewiseBackend::WorkPtr WirewiseBackend::barrier(const c10d::BarrierOptions& options) {
   if (!options.device_ids.empty()) {
-    throw bad_input("barrier got device_ids, but the wirewise backend synchronises processes, not devices.", "Leave device_ids out.");
+    throw bad_input("barrier got device_ids, but the wirewise backend synchronises processes, not devices.",
+                    "Leave device_ids out.");
   }
   Call call(c10d::OpType::BARRIER, "wirewise:barrier", options.timeout, options.asyncOp);
   const CallOptions how = call_options(call);
@@ -234,7 +236,8 @@ void WirewiseBackend::shutdown() { communicator_.reset(); }
 at::Tensor WirewiseBackend::allocateTensor(long size, at::TensorOptions options) {
   if (size < 0) throw bad_input("allocateTensor was asked for " + std::to_string(size) + " elements.");
   if (options.device_opt() && !options.device().is_cpu()) {
-    throw bad_input("allocateTensor was asked for memory on " + options.device().str() + ", but the wirewise backend shares CPU memory only.");
+    throw bad_input("allocateTensor was asked for memory on " + options.device().str() +
+                    ", but the wirewise backend shares CPU memory only.");
   }
   (void)communicator();
   const std::size_t bytes = static_cast<std::size_t>(size) * options.dtype().itemsize();

@@ -1,12 +1,12 @@
 // The wirewise backend of torch.distributed: c10d's collectives over a Communicator, one class for C++ and Python.
 //
-// Tensors are dense and on the CPU. Operations are issued in the order of the calls; all ranks must call alike. Contiguous tensors, and
-// lists of tensors that lie back to back, are used where they are; others are copied. Sums follow the communicator's canonical order.
-// What a call can't do is refused with an error that names it: nothing is accepted and silently not done.
+// Tensors are dense and on the CPU. Operations are issued in the order of the calls; all ranks must call alike. Contiguous
+// tensors, and lists of tensors that lie back to back, are used where they are; others are copied. Sums follow the communicator's
+// canonical order. What a call can't do is refused with an error that names it: nothing is accepted and silently not done.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/version.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -66,7 +66,8 @@ class WirewiseBackend final : public c10d::Backend {
   WorkPtr recv(Tensors& tensors, int peer, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
-  /// Waits; throws an error that names the ranks which didn't come. Every rank names them all, so `wait_all_ranks` changes nothing.
+  /// Waits; throws an error that names the ranks which didn't come. Every rank names them all, so `wait_all_ranks` changes
+  /// nothing.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
   /// Ranks count their calls from 0, so there is nothing to agree on.

@@ -1,5 +1,5 @@
-// Collectives on lists of tensors, one for each rank: packed into one buffer unless they lie back to back already. Lists whose tensors
-// differ in size (which every rank sees alike) go as one operation for each rank.
+// Collectives on lists of tensors, one for each rank: packed into one buffer unless they lie back to back already. Lists whose
+// tensors differ in size (which every rank sees alike) go as one operation for each rank.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -12,23 +12,24 @@ namespace wirewise {
 namespace {
 
 // Elements for each rank when `tensor` is cut along its first dimension by `splits`, evenly when there are none.
-std::vector<std::size_t> split_counts(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int size, const char* name) {
+std::vector<std::size_t> split_counts(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int size,
+                                      const char* name) {
   const std::string which = std::string("alltoall_base: the ") + name;
   const auto ranks = static_cast<std::size_t>(size);
   const std::int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   const auto per_row = static_cast<std::size_t>(rows == 0 ? 0 : tensor.numel() / rows);
   if (splits.empty()) {
     if (rows % size != 0) {
-      throw bad_input(which + "'s first dimension of " + std::to_string(rows) + " can't be split evenly over " + std::to_string(size) +
-                          " ranks.",
+      throw bad_input(which + "'s first dimension of " + std::to_string(rows) + " can't be split evenly over " +
+                          std::to_string(size) + " ranks.",
                       "Give split sizes.");
     }
     return std::vector<std::size_t>(ranks, static_cast<std::size_t>(rows / size) * per_row);
   }
   const bool negative = std::any_of(splits.begin(), splits.end(), [](std::int64_t split) { return split < 0; });
   if (splits.size() != ranks || negative || std::accumulate(splits.begin(), splits.end(), std::int64_t{0}) != rows) {
-    throw bad_input(which + " splits must be " + std::to_string(size) + " sizes of at least 0 that add up to its first dimension, " +
-                    std::to_string(rows) + ".");
+    throw bad_input(which + " splits must be " + std::to_string(size) +
+                    " sizes of at least 0 that add up to its first dimension, " + std::to_string(rows) + ".");
   }
   std::vector<std::size_t> counts;
   for (const std::int64_t split : splits) counts.push_back(static_cast<std::size_t>(split) * per_row);
@@ -59,20 +60,22 @@ void check_same_count(const at::Tensor& listed, const at::Tensor& own, const cha
 void check_pairs(const std::string& operation, std::span<const at::Tensor> fulls, std::span<const at::Tensor> shards,
                  const std::string& full_name, const std::string& shard_name, int size) {
   if (fulls.empty() || fulls.size() != shards.size()) {
-    throw bad_input(operation + " got " + std::to_string(fulls.size()) + " " + full_name + "s and " + std::to_string(shards.size()) + " " +
-                    shard_name + "s.");
+    throw bad_input(operation + " got " + std::to_string(fulls.size()) + " " + full_name + "s and " +
+                    std::to_string(shards.size()) + " " + shard_name + "s.");
   }
   for (std::size_t i = 0; i < fulls.size(); ++i) {
     const at::Tensor pair[] = {fulls[i], shards[i]};
     check_tensors(pair, operation);
     if (fulls[i].numel() != shards[i].numel() * size) {
       throw bad_input(operation + ": the " + full_name + " has " + std::to_string(fulls[i].numel()) + " elements, but needs " +
-                      std::to_string(size) + " (ranks) times the " + std::to_string(shards[i].numel()) + " of the " + shard_name + ".");
+                      std::to_string(size) + " (ranks) times the " + std::to_string(shards[i].numel()) + " of the " + shard_name +
+                      ".");
     }
   }
 }
 
-WirewiseBackend::WorkPtr WirewiseBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+WirewiseBackend::WorkPtr WirewiseBackend::allgather(TensorLists& outputs, Tensors& inputs,
+                                                    const c10d::AllgatherOptions& options) {
   Call call(c10d::OpType::ALLGATHER, "wirewise:all_gather", options.timeout, options.asyncOp);
   const at::Tensor& input = only_tensor(inputs, "allgather");
   const Tensors& list = tensor_per_rank(outputs, getSize(), "allgather");
@@ -83,9 +86,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::allgather(TensorLists& outputs, Tensor
   at::Tensor shard = call.request.staging.input(input);
   if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.input_copy(shard);
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] {
-               return communicator().all_gather(read_buffer(shard), write_buffer(full), count_of(shard), how);
-             }});
+  return run(std::move(call),
+             {[&] { return communicator().all_gather(read_buffer(shard), write_buffer(full), count_of(shard), how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::gather_uneven(Call call, const Tensors& outputs, const at::Tensor& input) {
@@ -117,10 +119,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter(Tensors& outputs, Tenso
   at::Tensor shard = call.request.staging.output(output);
   if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.output_copy(output);
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] {
-               return communicator().reduce_scatter(read_buffer(full), write_buffer(shard), count_of(shard), op,
-                                                    how);
-             }});
+  return run(std::move(call),
+             {[&] { return communicator().reduce_scatter(read_buffer(full), write_buffer(shard), count_of(shard), op, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter_uneven(Call call, const at::Tensor& output, const Tensors& inputs,
@@ -142,8 +142,10 @@ WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter_uneven(Call call, const
   return run(std::move(call), issues);
 }
 
-WirewiseBackend::WorkPtr WirewiseBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
-                                                        std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) {
+WirewiseBackend::WorkPtr WirewiseBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                        std::vector<std::int64_t>& output_splits,
+                                                        std::vector<std::int64_t>& input_splits,
+                                                        const c10d::AllToAllOptions& options) {
   Call call(c10d::OpType::ALLTOALL_BASE, "wirewise:all_to_all", options.timeout, options.asyncOp);
   check_same_type(output, input, "alltoall_base");
   const auto send_counts = split_counts(input, input_splits, getSize(), "input");
@@ -153,10 +155,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::alltoall_base(at::Tensor& output, at::
   at::Tensor in = call.request.staging.input(input);
   if (overlap(out, in)) in = call.request.staging.input_copy(in);
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] {
-               return communicator().all_to_all(read_buffer(in), send_counts, write_buffer(out), recv_counts,
-                                                how);
-             }});
+  return run(std::move(call),
+             {[&] { return communicator().all_to_all(read_buffer(in), send_counts, write_buffer(out), recv_counts, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
@@ -173,10 +173,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::alltoall(Tensors& outputs, Tensors& in
   at::Tensor in = call.request.staging.packed_input(inputs);
   if (overlap(out, in)) in = call.request.staging.input_copy(in);
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] {
-               return communicator().all_to_all(read_buffer(in), send_counts, write_buffer(out), recv_counts,
-                                                how);
-             }});
+  return run(std::move(call),
+             {[&] { return communicator().all_to_all(read_buffer(in), send_counts, write_buffer(out), recv_counts, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
@@ -198,8 +196,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::gather(TensorLists& outputs, Tensors& 
   }
   const CallOptions how = call_options(call);
   return run(std::move(call), {[&] {
-               return communicator().gather(read_buffer(shard), full, count_of(shard), static_cast<int>(options.rootRank),
-                                            how);
+               return communicator().gather(read_buffer(shard), full, count_of(shard), static_cast<int>(options.rootRank), how);
              }});
 }
 
@@ -222,8 +219,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::scatter(Tensors& outputs, TensorLists&
   }
   const CallOptions how = call_options(call);
   return run(std::move(call), {[&] {
-               return communicator().scatter(full, write_buffer(shard), count_of(shard), static_cast<int>(options.rootRank),
-                                             how);
+               return communicator().scatter(full, write_buffer(shard), count_of(shard), static_cast<int>(options.rootRank), how);
              }});
 }
 

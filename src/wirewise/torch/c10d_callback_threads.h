@@ -1,5 +1,6 @@
-// Threads that run the callbacks of futures. A callback may start another operation and wait for it (communication hooks do), or wait
-// for Python's lock; on the communicator's progress thread, or inside a wait(), that would keep everybody's operations from moving.
+// Threads that run the callbacks of futures. A callback may start another operation and wait for it (communication hooks do), or
+// wait for Python's lock; on the communicator's progress thread, or inside a wait(), that would keep everybody's operations from
+// moving.
 #pragma once
 
 #include <functional>
@@ -7,8 +8,8 @@
 
 namespace wirewise {
 
-/// Runs each job at once on an idle thread, or on a new one when none is: a job that blocks never holds up another. Threads stay for
-/// later jobs and end, with what is queued done, after this object is gone.
+/// Runs each job at once on an idle thread, or on a new one when none is: a job that blocks never holds up another. Threads stay
+/// for later jobs and end, with what is queued done, after this object is gone.
 class CallbackThreads {
  public:
   CallbackThreads();

@@ -1,4 +1,5 @@
-// Only the copies that a tensor's layout forces: contiguous tensors and back-to-back slices of one buffer are used where they lie.
+// Only the copies that a tensor's layout forces: contiguous tensors and back-to-back slices of one buffer are used where they
+// lie.
 #include "wirewise/torch/c10d_tensors.h"
 
 #include <ATen/core/grad_mode.h>
@@ -69,8 +70,9 @@ const at::Tensor& only_tensor(const std::vector<at::Tensor>& tensors, const std:
 const std::vector<at::Tensor>& tensor_per_rank(const std::vector<std::vector<at::Tensor>>& lists, int size,
                                                const std::string& operation) {
   if (lists.size() != 1 || lists.front().size() != static_cast<std::size_t>(size)) {
-    throw bad_input(operation + " needs one list with a tensor for each of the " + std::to_string(size) + " ranks, but got " +
-                    (lists.size() == 1 ? std::to_string(lists.front().size()) + " tensors." : std::to_string(lists.size()) + " lists."));
+    throw bad_input(
+        operation + " needs one list with a tensor for each of the " + std::to_string(size) + " ranks, but got " +
+        (lists.size() == 1 ? std::to_string(lists.front().size()) + " tensors." : std::to_string(lists.size()) + " lists."));
   }
   check_tensors(lists.front(), operation);
   return lists.front();

@@ -1,5 +1,5 @@
-// From tensors to the raw buffers of a communicator: checks that name what is wrong, and staging of tensors that aren't one run of
-// memory.
+// From tensors to the raw buffers of a communicator: checks that name what is wrong, and staging of tensors that aren't one run
+// of memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,8 @@
 
 namespace wirewise {
 
-/// Throws bad input unless the tensor is dense, on the CPU and of a type that collectives know. `operation` is named in the error.
+/// Throws bad input unless the tensor is dense, on the CPU and of a type that collectives know. `operation` is named in the
+/// error.
 void check_tensor(const at::Tensor& tensor, const std::string& operation);
 /// The same for a list; all must be of one type.
 void check_tensors(std::span<const at::Tensor> tensors, const std::string& operation);
@@ -36,7 +37,8 @@ void check_tensors(std::span<const at::Tensor> tensors, const std::string& opera
 /// True when all tensors have as many elements as the first.
 [[nodiscard]] bool same_counts(std::span<const at::Tensor> tensors);
 
-/// Keeps alive what an operation uses, and makes one run of memory where the user's tensors aren't. The tensors returned are contiguous.
+/// Keeps alive what an operation uses, and makes one run of memory where the user's tensors aren't. The tensors returned are
+/// contiguous.
 class Staging {
  public:
   /// The operation reads it.

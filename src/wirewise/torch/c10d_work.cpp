@@ -1,5 +1,5 @@
-// Completion has two steps: the handle first, on the thread that finished the operations; then the future, whose callbacks are the
-// user's code and run on threads of their own.
+// Completion has two steps: the handle first, on the thread that finished the operations; then the future, whose callbacks are
+// the user's code and run on threads of their own.
 #include "wirewise/torch/c10d_work.h"
 
 #include <c10/util/intrusive_ptr.h>

@@ -1,5 +1,5 @@
-// Handle of a c10d operation over one or more operations of a communicator: wait() drives them on the caller's thread, and a future
-// completes without anyone waiting, as DDP and communication hooks need.
+// Handle of a c10d operation over one or more operations of a communicator: wait() drives them on the caller's thread, and a
+// future completes without anyone waiting, as DDP and communication hooks need.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -29,19 +29,19 @@ class WirewiseWork final : public c10d::Work {
  public:
   struct Request {
     c10d::OpType type = c10d::OpType::UNKNOWN;
-    const char* title = "wirewise";      // in profiles: "wirewise:all_reduce"
-    std::vector<at::Tensor> outputs;     // result() and the future's value: the user's tensors
-    std::vector<at::Tensor> inputs;      // shown in profiles
+    const char* title = "wirewise";   // in profiles: "wirewise:all_reduce"
+    std::vector<at::Tensor> outputs;  // result() and the future's value: the user's tensors
+    std::vector<at::Tensor> inputs;   // shown in profiles
     Staging staging;
     std::uint64_t sequence = 0;
-    int source = -1;                     // a recv's peer
+    int source = -1;  // a recv's peer
     std::shared_ptr<BackendHealth> health;
     std::shared_ptr<CallbackThreads> callbacks;
   };
   using Issue = std::function<wirewise::Work()>;
 
-  /// Issues the operations in order and ties the handle to them. What `issues` throw is thrown on, and the tensors stay alive until
-  /// those already issued are done.
+  /// Issues the operations in order and ties the handle to them. What `issues` throw is thrown on, and the tensors stay alive
+  /// until those already issued are done.
   static c10::intrusive_ptr<WirewiseWork> start(int rank, Request request, const std::vector<Issue>& issues);
 
   /// Throws the operation's error. A timeout above 0 bounds this wait only: the operation goes on.

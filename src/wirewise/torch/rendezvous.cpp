@@ -1,10 +1,10 @@
-// Opens the store and lets all ranks meet in it: each says who it is, rank 0 waits for all of them and publishes the list. So a rank
-// that doesn't come is named instead of a key, and two processes with one rank are refused instead of hanging.
+// Opens the store and lets all ranks meet in it: each says who it is, rank 0 waits for all of them and publishes the list. So a
+// rank that doesn't come is named instead of a key, and two processes with one rank are refused instead of hanging.
 #include "wirewise/torch/rendezvous.h"
 
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -74,7 +74,8 @@ std::string to_text(const Introduction& introduction) {
 std::optional<Introduction> read_introduction(std::istream& text) {
   Introduction result;
   std::string size, pid;
-  if (!std::getline(text, size) || !std::getline(text, pid) || !std::getline(text, result.host) || !std::getline(text, result.host_id)) {
+  if (!std::getline(text, size) || !std::getline(text, pid) || !std::getline(text, result.host) ||
+      !std::getline(text, result.host_id)) {
     return std::nullopt;
   }
   try {
@@ -103,8 +104,8 @@ class Roll {
 
   std::vector<Introduction> call(const Introduction& self) {
     prefix_ = "wirewise/meeting/" + std::to_string(meeting_.attempt) + "/";
-    // A process may meet again in the same store, so each rank counts its meetings; a count above one while the meeting before never
-    // came together means two processes that hold one rank.
+    // A process may meet again in the same store, so each rank counts its meetings; a count above one while the meeting before
+    // never came together means two processes that hold one rank.
     const auto round = store_.add(prefix_ + "round/" + std::to_string(meeting_.rank), 1);
     if (round > 1) refuse_second_claim(prefix_ + std::to_string(round - 1) + "/");
     prefix_ += std::to_string(round) + "/";
@@ -133,9 +134,9 @@ class Roll {
     const auto other = look(earlier + "rank/" + std::to_string(meeting_.rank));
     const std::string who = other ? " by " + described(parse_introduction(*other, where_)) : "";
     throw bad_input("Rank " + std::to_string(meeting_.rank) + " is already taken" + who + " in the store at " + where_ + ".",
-                    meeting_.place == Meeting::Place::kTcp
-                        ? "Give each process its own RANK, and each run its own port."
-                        : "Give each process its own RANK; if an earlier run left this " + std::string(file_or_folder()) + ", remove it.");
+                    meeting_.place == Meeting::Place::kTcp ? "Give each process its own RANK, and each run its own port."
+                                                           : "Give each process its own RANK; if an earlier run left this " +
+                                                                 std::string(file_or_folder()) + ", remove it.");
   }
 
   [[nodiscard]] std::string_view file_or_folder() const { return meeting_.place == Meeting::Place::kFile ? "file" : "folder"; }
@@ -208,12 +209,13 @@ class Roll {
       if (look(key_of(rank))) continue;
       if (++missing <= kMostNamed) named.push_back(std::to_string(rank));
     }
-    const std::string met = std::to_string(meeting_.size - missing) + " of " + std::to_string(meeting_.size) + " ranks met at " + where_ +
-                            " within " + std::to_string(timeout_.count()) + " ms";
+    const std::string met = std::to_string(meeting_.size - missing) + " of " + std::to_string(meeting_.size) + " ranks met at " +
+                            where_ + " within " + std::to_string(timeout_.count()) + " ms";
     if (missing == 0) return Error(ErrorKind::kTimeout, met + ", but rank 0 didn't say so: it is slow or gone.");
-    return Error(ErrorKind::kTimeout,
-                 met + "; missing: " + (missing == 1 ? "rank " : "ranks ") + join(named, ", ") + (missing > kMostNamed ? ", …" : "") + ".",
-                 "See whether they started and what they said; ranks that start late need a longer timeout.");
+    return Error(
+        ErrorKind::kTimeout,
+        met + "; missing: " + (missing == 1 ? "rank " : "ranks ") + join(named, ", ") + (missing > kMostNamed ? ", …" : "") + ".",
+        "See whether they started and what they said; ranks that start late need a longer timeout.");
   }
 
   Store& store_;
@@ -228,16 +230,17 @@ class Roll {
 void refuse_unreachable(const Meeting& meeting, const std::string& address) {
   if (!is_loopback(address) || !meeting.local_size || *meeting.local_size == meeting.size) return;
   const std::string own = join(reachable_addresses(), ", ");
-  throw bad_input(meeting.address_setting + " is '" + meeting.endpoint.host + "', which is the loopback address " + address +
-                      " on rank 0's host, but " + std::to_string(meeting.size - *meeting.local_size) + " of " +
-                      std::to_string(meeting.size) + " ranks are on other hosts.",
-                  own.empty() ? "Give an address of rank 0's host that they can reach." : "Give one that they can reach: " + own + ".");
+  throw bad_input(
+      meeting.address_setting + " is '" + meeting.endpoint.host + "', which is the loopback address " + address +
+          " on rank 0's host, but " + std::to_string(meeting.size - *meeting.local_size) + " of " + std::to_string(meeting.size) +
+          " ranks are on other hosts.",
+      own.empty() ? "Give an address of rank 0's host that they can reach." : "Give one that they can reach: " + own + ".");
 }
 
-// TCPStore's constructor waits for an answer without a deadline, for ever if some other program holds the port. So it runs on a thread
-// that is left behind when the deadline passes.
-c10::intrusive_ptr<c10d::Store> connect_store(const std::string& address, const c10d::TCPStoreOptions& options, const std::string& where,
-                                              const Deadline& deadline) {
+// TCPStore's constructor waits for an answer without a deadline, for ever if some other program holds the port. So it runs on a
+// thread that is left behind when the deadline passes.
+c10::intrusive_ptr<c10d::Store> connect_store(const std::string& address, const c10d::TCPStoreOptions& options,
+                                              const std::string& where, const Deadline& deadline) {
   const std::string sentence = "What listens at " + where + " is no store of this kind: ";
   const std::string remedy = "Another program may hold the port: choose another.";
   std::packaged_task<c10::intrusive_ptr<c10d::Store>()> construct(
@@ -282,7 +285,8 @@ c10::intrusive_ptr<c10d::Store> open_file(const Meeting& meeting, std::string& w
     throw bad_input("The rendezvous file " + where + " is in no folder: " + folder.string() + " does not exist.");
   }
   if (std::filesystem::is_directory(meeting.path, error)) throw bad_input("The rendezvous file " + where + " is a folder.");
-  if (access(folder.c_str(), W_OK | X_OK) != 0) throw bad_input("The folder of the rendezvous file " + where + " can't be written.");
+  if (access(folder.c_str(), W_OK | X_OK) != 0)
+    throw bad_input("The folder of the rendezvous file " + where + " can't be written.");
   return c10::make_intrusive<c10d::FileStore>(where, meeting.size);
 }
 
@@ -297,14 +301,16 @@ World meet(const Meeting& meeting, milliseconds timeout) {
     world.where = meeting.path.string();
     world.store = std::make_shared<FileStore>(meeting.path);
   } else {
-    world.c10d_store = meeting.place == Meeting::Place::kTcp ? open_tcp(meeting, deadline, world.where) : open_file(meeting, world.where);
+    world.c10d_store =
+        meeting.place == Meeting::Place::kTcp ? open_tcp(meeting, deadline, world.where) : open_file(meeting, world.where);
     world.store = std::make_shared<C10dStore>(world.c10d_store, "the store at " + world.where);
   }
   const Introduction self{meeting.size, static_cast<long>(getpid()), host_name(), host_id(process_environment())};
   const std::vector<Introduction> all = Roll(*world.store, meeting, world.where, deadline.left()).call(self);
   const auto on_this_host = [&](const Introduction& other) { return other.host_id == self.host_id; };
   world.local_size = meeting.local_size.value_or(static_cast<int>(std::count_if(all.begin(), all.end(), on_this_host)));
-  world.local_rank = meeting.local_rank.value_or(static_cast<int>(std::count_if(all.begin(), all.begin() + meeting.rank, on_this_host)));
+  world.local_rank =
+      meeting.local_rank.value_or(static_cast<int>(std::count_if(all.begin(), all.begin() + meeting.rank, on_this_host)));
   for (const Introduction& rank : all) world.members.push_back({rank.host, rank.pid});
   return world;
 }

@@ -36,7 +36,8 @@ std::string percent_decoded(std::string_view text, std::string_view url) {
     const std::string_view digits = text.substr(i + 1, 2);
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
     if (digits.size() != 2 || error != std::errc() || end != digits.data() + 2) {
-      throw bad_input("The URL " + quoted(url) + " has a '%' that two hexadecimal digits don't follow.", "Write %25 for a percent sign.");
+      throw bad_input("The URL " + quoted(url) + " has a '%' that two hexadecimal digits don't follow.",
+                      "Write %25 for a percent sign.");
     }
     result += static_cast<char>(value);
     i += 2;
@@ -99,21 +100,24 @@ Setting require(const std::optional<Setting>& setting, const std::string& name, 
 
 void refuse_missing(const std::vector<std::string>& missing, std::string_view url, const std::string& remedy) {
   if (missing.empty()) return;
-  throw bad_input("The rendezvous " + quoted(url) + " needs " + join(missing, ", ") + (missing.size() == 1 ? ", which is not set." : ", which are not set."),
+  throw bad_input("The rendezvous " + quoted(url) + " needs " + join(missing, ", ") +
+                      (missing.size() == 1 ? ", which is not set." : ", which are not set."),
                   remedy);
 }
 
 void read_ranks(const Settings& settings, std::string_view url, std::vector<std::string> missing, Meeting& meeting) {
   constexpr long kMostRanks = 1 << 20;
   const bool from_environment = url.starts_with("env:");
-  const Setting size = require(settings.find("world_size", "WORLD_SIZE"), from_environment ? "WORLD_SIZE" : "world_size", missing);
+  const Setting size =
+      require(settings.find("world_size", "WORLD_SIZE"), from_environment ? "WORLD_SIZE" : "world_size", missing);
   const Setting rank = require(settings.find("rank", "RANK"), from_environment ? "RANK" : "rank", missing);
   refuse_missing(missing, url,
-                 from_environment ? "Start the ranks with `wirewise launch` or torchrun, which set these variables, or set them yourself."
-                                  : "Add ?rank=R&world_size=N to the URL, or set RANK and WORLD_SIZE.");
+                 from_environment
+                     ? "Start the ranks with `wirewise launch` or torchrun, which set these variables, or set them yourself."
+                     : "Add ?rank=R&world_size=N to the URL, or set RANK and WORLD_SIZE.");
   meeting.size = static_cast<int>(number_in(size.text, size.name, 1, kMostRanks, "the number of ranks"));
-  meeting.rank = static_cast<int>(
-      number_in(rank.text, rank.name, 0, meeting.size - 1, "a rank of " + std::to_string(meeting.size)));
+  meeting.rank =
+      static_cast<int>(number_in(rank.text, rank.name, 0, meeting.size - 1, "a rank of " + std::to_string(meeting.size)));
   const auto local_size = settings.find("local_world_size", "LOCAL_WORLD_SIZE");
   if (local_size) {
     meeting.local_size =

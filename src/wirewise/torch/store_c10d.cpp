@@ -16,8 +16,8 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// A waiting get() asks again after an eighth of the time it has waited, within these bounds. It never waits inside the store: TCPStore
-// would hold its one connection meanwhile, and logs a warning for each wait that runs out.
+// A waiting get() asks again after an eighth of the time it has waited, within these bounds. It never waits inside the store:
+// TCPStore would hold its one connection meanwhile, and logs a warning for each wait that runs out.
 constexpr auto kShortestPause = std::chrono::microseconds(200);
 constexpr auto kLongestPause = std::chrono::microseconds(50'000);
 

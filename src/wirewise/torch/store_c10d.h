@@ -1,5 +1,5 @@
-// libtorch's stores (TCPStore, FileStore, HashStore, and the prefixed one a process group hands over) behind wirewise::Store, so that
-// a communicator meets its ranks in whatever store the program already has.
+// libtorch's stores (TCPStore, FileStore, HashStore, and the prefixed one a process group hands over) behind wirewise::Store, so
+// that a communicator meets its ranks in whatever store the program already has.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
