@@ -177,7 +177,8 @@ bool ReduceOperation::reduce_rounds() {
   for (int i = 0; i < kRoundsPerStep && reduced_ < rounds_; ++i) {
     bool ready = true;
     for (int r = 0; r < size() && ready; ++r) {
-      if (r != rank() && cell(r).staged_in) ready = cell(r).published.load() > reduced_;
+      // This rank's own input too: it may be the buffer that the result goes to.
+      if (cell(r).staged_in) ready = cell(r).published.load() > reduced_;
     }
     if (!ready) break;
     if (result_staged_ && reduced_ >= 2 && !peers_reached(&CallCell::consumed, reduced_ - 1)) break;
