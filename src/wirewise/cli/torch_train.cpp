@@ -14,7 +14,6 @@
 #include "wirewise/cli/launcher.h"
 #include "wirewise/torch/memory.h"
 #include "wirewise/torch/rendezvous.h"
-#include "wirewise/train/data.h"
 #include "wirewise/train/loop.h"
 #include "wirewise/train/prepare.h"
 
@@ -102,10 +101,8 @@ int train(const Arguments& arguments) {
   }
   const char* restart = std::getenv("WIREWISE_RESTART");
   const bool restarted = restart != nullptr && std::string_view(restart) == "1";
-  if (environment.rank == 0 && environment.store.empty()) check_output(config, restarted);
+  if (environment.rank == 0) check_start(config, restarted);  // what is wrong is said once
   if (!launched && ranks > 1) {
-    check_output(config, restarted);
-    (void)open_data(config);  // what is wrong with the data is said once, before ranks start
     std::cerr << "starting " << ranks << " ranks, " << threads.threads << " thread" << (threads.threads == 1 ? "" : "s") << " each (" << threads.reason
               << ")\n";
     LaunchOptions options;

@@ -132,6 +132,26 @@ std::unique_ptr<TokenSource> open_tokens(const std::string& path, DataFormat for
   return tokens::make_mapped_source(std::move(out), format);
 }
 
+void check_tokens(const TokenSource& source, std::int64_t vocab) {
+  constexpr std::uint64_t kWindow = 1U << 16, kWindows = 256;
+  const std::uint64_t size = source.size();
+  const std::uint64_t windows = std::min((size + kWindow - 1) / kWindow, kWindows);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(std::min(size, kWindow)));
+  std::int32_t largest = -1;
+  std::uint64_t place = 0;
+  for (std::uint64_t i = 0; i < windows; ++i) {
+    const std::uint64_t position = i + 1 == windows ? size - tokens.size() : size / windows * i;
+    source.read(position, tokens.data(), tokens.size());
+    const auto found = std::max_element(tokens.begin(), tokens.end());
+    if (*found <= largest) continue;
+    largest = *found;
+    place = position + static_cast<std::uint64_t>(found - tokens.begin());
+  }
+  if (largest < vocab) return;
+  throw bad_input(fmt::format("token {} in {} is not below model.vocab {}.", largest, source.where(place), vocab),
+                  fmt::format("Set model.vocab to at least {}, or data.format to what the file is.", largest + std::int64_t{1}));
+}
+
 std::string fingerprint(const TokenSource& source) {
   constexpr std::uint64_t kProbes = 64, kProbe = 64;
   XXH3_state_t* state = XXH3_createState();

@@ -48,6 +48,10 @@ class TokenSource {
 /// Throws bad input naming the file for missing or empty data, a torn file, an unknown magic.
 [[nodiscard]] std::unique_ptr<TokenSource> open_tokens(const std::string& path, DataFormat format, std::int64_t vocab, std::uint64_t seed);
 
+/// Throws bad input naming the largest token that is not below `vocab` and its place. Looks at all of a source of up to 2^24 tokens, and at
+/// as many spread over a larger one; a sampler refuses those that this doesn't see.
+void check_tokens(const TokenSource& source, std::int64_t vocab);
+
 /// A hash of a source's length and of tokens spread over it: equal data has an equal fingerprint wherever it lies.
 [[nodiscard]] std::string fingerprint(const TokenSource& source);
 

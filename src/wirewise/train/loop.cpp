@@ -35,6 +35,19 @@ Seconds now() { return std::chrono::duration<double>(std::chrono::steady_clock::
 
 std::filesystem::path checkpoints_of(const TrainConfig& config) { return config.out / "checkpoints"; }
 
+/// Throws bad input unless the checkpoint is of this model, data order and data.
+void check_same_run(const CheckpointReader& reader, const TrainConfig& config, const std::string& fingerprint) {
+  const auto stored = [&](const char* key) {
+    const auto found = reader.state().find(key);
+    return found == reader.state().end() ? std::string() : found->second;
+  };
+  check_resume(stored("identity"), config);
+  if (const std::string data = stored("data"); !data.empty() && data != fingerprint) {
+    throw bad_input("the data differs from what checkpoint " + reader.folder().string() + " was trained on.",
+                    "Give the same --data, or start in another --out.");
+  }
+}
+
 Lanes join(const Rank& rank) {
   if (rank.size == 1) return make_thread_lanes(1, kDeadline).front();
   return make_lanes(rank.store, rank.rank, rank.size, kDeadline);
@@ -169,10 +182,7 @@ class Run {
     try {
       if (found) {
         const CheckpointReader reader(*found);
-        check_resume(reader.state().count("identity") > 0 ? reader.state().at("identity") : "", config_);
-        if (reader.state().count("data") > 0 && reader.state().at("data") != data_.fingerprint) {
-          throw bad_input("the data differs from what checkpoint " + found->string() + " was trained on.", "Give the same --data, or start in another --out.");
-        }
+        check_same_run(reader, config_, data_.fingerprint);
         load_state(reader, prepared_, state_);
         step_ = static_cast<std::int64_t>(reader.step());
         consumed_ = std::stoull(reader.state().at("consumed_samples"));
@@ -346,17 +356,24 @@ class Run {
 
 }  // namespace
 
-void check_output(const TrainConfig& config, bool restarted) {
+void check_start(const TrainConfig& config, bool restarted) {
+  const DataSet data = open_data(config);
+  if (config.data_format != DataFormat::kRandom && config.data_path != "random") check_tokens(*data.source, config.model.vocab);
   if (config.out.empty()) {
     if (config.resume) throw bad_input("--resume needs the folder of the run.", "Give --out DIR.");
     return;
   }
-  const bool exists = std::filesystem::exists(config.out) && !(std::filesystem::is_directory(config.out) && std::filesystem::is_empty(config.out));
   if (restarted) return;
   if (config.resume) {
-    if (newest_checkpoint(checkpoints_of(config))) return;
-    throw bad_input("no complete checkpoint under " + checkpoints_of(config).string() + " to resume from.", "Leave --resume out and name a new --out, or check the path.");
+    const auto newest = newest_checkpoint(checkpoints_of(config));
+    if (!newest) {
+      throw bad_input("no complete checkpoint under " + checkpoints_of(config).string() + " to resume from.",
+                      "Leave --resume out and name a new --out, or check the path.");
+    }
+    check_same_run(CheckpointReader(*newest), config, data.fingerprint);
+    return;
   }
+  const bool exists = std::filesystem::exists(config.out) && !(std::filesystem::is_directory(config.out) && std::filesystem::is_empty(config.out));
   if (exists) throw bad_input("output folder " + config.out.string() + " exists.", "Give --resume to go on from its newest checkpoint, or another --out.");
 }
 

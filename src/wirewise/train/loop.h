@@ -24,7 +24,8 @@ struct LoopOptions {
 /// Throws Error. Collective over the ranks.
 [[nodiscard]] int run_training(const Prepared& prepared, const Rank& rank, const LoopOptions& options);
 
-/// Throws bad input when the output folder exists and is not to be resumed, or is to be resumed and holds no complete checkpoint.
-void check_output(const TrainConfig& config, bool restarted);
+/// What one process can find wrong before ranks start and before anything is written. Throws bad input when the output folder exists and
+/// is not to be resumed, or is to be resumed and holds no complete checkpoint of this model and data; when data is missing or unfit.
+void check_start(const TrainConfig& config, bool restarted);
 
 }  // namespace wirewise
