@@ -8,15 +8,11 @@ STEPS = {"train__steps": 60, "strategy__param_dtype": "bfloat16"}
 
 
 class Signals(EndToEnd):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.reference = cls("test_a_signal_to_the_launcher_stops_the_ranks_after_a_save").train("--strategy", "zero3", **STEPS)
-
-    def stop(self, number, out, send=None):
+    def stop(self, number, out, rank=None):
+        """Signals the launcher, or one rank, after step 5."""
         running = self.start(self.command("--strategy", "zero3", out=out, **STEPS))
         running.until_step(5)
-        (send or running.signal)(number)
+        os.kill(running.pid if rank is None else running.ranks()[rank], number)
         return running.finish()
 
     def goes_on(self, stopped, out):
@@ -27,7 +23,7 @@ class Signals(EndToEnd):
         self.assert_nothing_left(out)
         rest = self.train("--strategy", "zero3", "--resume", out=out, **STEPS)
         self.assertEqual(sorted(rest.losses), list(range(step + 1, 61)))
-        self.assertEqual(rest.weights, self.reference.weights)
+        self.assertEqual(rest.weights, self.reference("--strategy", "zero3", **STEPS).weights)
 
     def test_a_signal_to_the_launcher_stops_the_ranks_after_a_save(self):
         for number, code in SIGNALS.items():
@@ -40,10 +36,7 @@ class Signals(EndToEnd):
 
     def test_a_signal_to_one_rank_stops_all(self):
         out = self.out()
-        running = self.start(self.command("--strategy", "zero3", out=out, **STEPS))
-        running.until_step(5)
-        os.kill(running.ranks()[1], signal.SIGUSR1)
-        stopped = running.finish()
+        stopped = self.stop(signal.SIGUSR1, out, rank=1)
         self.assertEqual(stopped.code, 143, stopped)
         self.goes_on(stopped, out)
 

@@ -186,6 +186,7 @@ class EndToEnd(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         cls.data = write_text(cls.folder / "data.txt")
         cls.outs = 0
+        cls.references = {}
 
     def out(self):
         """A new name for an output folder."""
@@ -215,6 +216,13 @@ class EndToEnd(unittest.TestCase):
         finished = self.run_command(self.command(*arguments, **changes), variables)
         self.assert_done(finished)
         return finished
+
+    def reference(self, *arguments, **changes):
+        """The run of these settings that nothing disturbs; trained once for all tests of the class."""
+        key = repr((arguments, sorted(changes.items())))
+        if key not in self.references:
+            self.references[key] = self.train(*arguments, **changes)
+        return self.references[key]
 
     def assert_done(self, finished):
         self.assertEqual((finished.code, finished.last.get("event")), (0, "done"), finished)
