@@ -13,6 +13,7 @@ TORCH_MODULE(Block);
 
 int main(int argc, char** argv) try {
   const wirewise::World world = wirewise::join_world();
+  torch::manual_seed(0);
   std::vector<wirewise::Unit> units{wirewise::unit("in", torch::nn::Linear(8, 128))};
   for (int i = 0; i < 4; ++i) units.push_back(wirewise::unit("block" + std::to_string(i), Block(128)));
   units.push_back(wirewise::unit("out", torch::nn::Linear(128, 1)));
@@ -21,7 +22,7 @@ int main(int argc, char** argv) try {
   wirewise::apply_name(options.strategy, argc > 1 ? argv[1] : "zero3");
   wirewise::Trainer trainer(world, units, [](const auto& out, const auto& y) { return torch::mse_loss(out, y); }, options);
 
-  torch::manual_seed(world.rank);  // each rank draws its own samples
+  torch::manual_seed(world.rank + 1);  // each rank draws its own samples
   for (int step = 1; step <= 200; ++step) {
     const auto x = torch::rand({64, 8});
     const auto loss = trainer.step(x, torch::sin(x.sum(1, true))).loss;

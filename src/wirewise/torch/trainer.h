@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "wirewise/base/error.h"
 #include "wirewise/torch/custom_model.h"
 #include "wirewise/torch/executor.h"
 #include "wirewise/torch/rendezvous.h"
