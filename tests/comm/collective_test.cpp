@@ -380,6 +380,30 @@ TEST_P(Collectives, ManyCallsInFlightCompleteInAnyOrderOfWaiting) {
   }));
 }
 
+TEST(Collective, AnInPlaceInputIsStagedBeforeItsResultOverwritesIt) {
+  // The second call waits for the staging area that the first holds until its reader comes; meanwhile the peer's input is there.
+  std::atomic<bool> both_issued{false};
+  expect_no_errors(run_threads(2, [&](Communicator& comm) {
+    CallOptions options;
+    options.progress = CallOptions::Progress::kOnWait;
+    std::vector<std::int64_t> values(8, comm.rank() + 1);
+    std::vector<Work> works;
+    if (comm.rank() == 1) {
+      while (!both_issued.load()) std::this_thread::yield();
+    }
+    for (std::int64_t& value : values) {
+      works.push_back(comm.all_reduce({&value, DType::kInt64}, {&value, DType::kInt64}, 1, Reduction::kSum, options));
+      comm.progress();
+    }
+    both_issued.store(true);
+    for (Work& work : works) {
+      while (!work.test()) std::this_thread::yield();
+    }
+    for (const std::int64_t value : values) EXPECT_EQ(value, 3);
+    comm.barrier().wait();
+  }));
+}
+
 TEST_P(Collectives, BarrierHoldsEveryoneUntilTheLastArrives) {
   std::atomic<int> arrived{0};
   expect_no_errors(run_threads(GetParam(), [&](Communicator& comm) {

@@ -345,7 +345,11 @@ TEST(LongRun, KeepsFilesMappingsAndMemoryFlat) {
     comm.barrier().wait();
     EXPECT_EQ(open_files(), files);
     EXPECT_LE(lines_of_maps(), maps + 2);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers keep what is freed
     EXPECT_LE(resident_pages(), pages + 500) << "of 4 KiB";
+#else
+    static_cast<void>(pages);
+#endif
     return std::string();
   }));
 }
