@@ -109,6 +109,7 @@ struct BatchShape {
   /// for one tensor's gradient besides.
   bool separate_gradient = false;
   int threads = 1;                       // intra-op threads of a rank: kernels keep scratch for each
+  DType buffer_dtype = DType::kFloat32;  // tables that are no parameters: rotary positions
 };
 
 struct Model {

@@ -56,7 +56,7 @@ Boundary LossSegment::backward(const Boundary& in, const Boundary&, std::vector<
 
 std::vector<std::unique_ptr<Segment>> make_segments(const Model& model, int unit) {
   const UnitShape& shape = model.units[static_cast<std::size_t>(unit)];
-  return model.config.family == Family::kLlama ? llama_segments(model.config, shape) : gpt2_segments(model.config, shape);
+  return model.config.family == Family::kLlama ? llama_segments(model.config, shape, model.batch.buffer_dtype) : gpt2_segments(model.config, shape);
 }
 
 }  // namespace wirewise

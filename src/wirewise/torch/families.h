@@ -9,7 +9,7 @@
 namespace wirewise {
 
 [[nodiscard]] std::vector<std::unique_ptr<Segment>> gpt2_segments(const ModelConfig& config, const UnitShape& unit);
-[[nodiscard]] std::vector<std::unique_ptr<Segment>> llama_segments(const ModelConfig& config, const UnitShape& unit);
+[[nodiscard]] std::vector<std::unique_ptr<Segment>> llama_segments(const ModelConfig& config, const UnitShape& unit, DType buffer_dtype);
 
 class NamedSegment : public Segment {
  public:

@@ -27,6 +27,12 @@ at::Tensor fold_heads(const at::Tensor& grad, std::int64_t kv_heads) {
   return grad.reshape({grad.size(0), kv_heads, grad.size(1) / kv_heads, grad.size(2), grad.size(3)}).sum(2);
 }
 
+float rounded(float value, DType dtype) {
+  if (dtype == DType::kBFloat16) return static_cast<float>(c10::BFloat16(value));
+  if (dtype == DType::kFloat16) return static_cast<float>(c10::Half(value));
+  return value;
+}
+
 }  // namespace
 
 void store_gradient(Weight& weight, const at::Tensor& gradient) {
@@ -79,8 +85,8 @@ void Rotary::extend(std::int64_t sequence) {
   for (std::int64_t position = from; position < sequence; ++position) {
     for (std::int64_t pair = 0; pair < half; ++pair) {
       const double angle = static_cast<double>(position) * std::pow(theta_, -2.0 * static_cast<double>(pair) / static_cast<double>(head_dim_));
-      table_.push_back(static_cast<float>(std::cos(angle)));
-      table_.push_back(static_cast<float>(std::sin(angle)));
+      table_.push_back(rounded(static_cast<float>(std::cos(angle)), table_dtype_));
+      table_.push_back(rounded(static_cast<float>(std::sin(angle)), table_dtype_));
     }
   }
 }

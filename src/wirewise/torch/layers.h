@@ -28,16 +28,17 @@ AttentionGradient attention_backward(const at::Tensor& grad_out, const at::Tenso
                                      const Attention& forward);
 
 /// Rotary position embedding in place, Llama's half-split pairing: x [batch, sequence, heads, head_dim], contiguous. `inverse` undoes it (backward).
-/// The table holds cos and sin of each position and pair: [sequence][head_dim / 2][2].
+/// The table holds cos and sin of each position and pair, rounded to `table_dtype`: [sequence][head_dim / 2][2].
 class Rotary {
  public:
-  Rotary(std::int64_t head_dim, double theta) : head_dim_(head_dim), theta_(theta) {}
+  Rotary(std::int64_t head_dim, double theta, DType table_dtype) : head_dim_(head_dim), theta_(theta), table_dtype_(table_dtype) {}
   void apply_(at::Tensor& x, bool inverse);
 
  private:
   void extend(std::int64_t sequence);
   std::int64_t head_dim_;
   double theta_;
+  DType table_dtype_;
   std::vector<float> table_;
 };
 

@@ -26,13 +26,13 @@ class LlamaEmbedding final : public NamedSegment {
 
 class LlamaAttention final : public NamedSegment {
  public:
-  LlamaAttention(const ModelConfig& config, const std::string& unit)
+  LlamaAttention(const ModelConfig& config, const std::string& unit, DType buffer_dtype)
       : NamedSegment({unit + ".input_layernorm.weight", unit + ".self_attn.q_proj.weight", unit + ".self_attn.k_proj.weight",
                       unit + ".self_attn.v_proj.weight", unit + ".self_attn.o_proj.weight"}),
         heads_(config.heads),
         kv_heads_(config.kv_heads),
         epsilon_(config.norm_epsilon),
-        rotary_(config.width / config.heads, config.rope_theta) {}
+        rotary_(config.width / config.heads, config.rope_theta, buffer_dtype) {}
 
   Boundary forward(const Boundary& in, std::vector<Weight>& weights, Saved* saved, StepContext&) override {
     const at::Tensor& x = in[0];
@@ -149,12 +149,12 @@ class LlamaHead final : public LossSegment {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Segment>> llama_segments(const ModelConfig& config, const UnitShape& unit) {
+std::vector<std::unique_ptr<Segment>> llama_segments(const ModelConfig& config, const UnitShape& unit, DType buffer_dtype) {
   std::vector<std::unique_ptr<Segment>> segments;
   switch (unit.kind) {
     case UnitKind::kEmbedding: segments.push_back(std::make_unique<LlamaEmbedding>()); break;
     case UnitKind::kBlock:
-      segments.push_back(std::make_unique<LlamaAttention>(config, unit.name));
+      segments.push_back(std::make_unique<LlamaAttention>(config, unit.name, buffer_dtype));
       segments.push_back(std::make_unique<LlamaMlp>(config, unit.name));
       break;
     case UnitKind::kHead: segments.push_back(std::make_unique<LlamaHead>(config)); break;

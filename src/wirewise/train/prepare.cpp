@@ -33,6 +33,7 @@ Prepared prepare(const TrainConfig& finished, int threads) {
   batch.separate_gradient = strategy.accumulation > 1 && strategy.accumulation_policy == AccumulationPolicy::kLocalSum &&
                             size_of(strategy.param_dtype) < size_of(DType::kFloat32);
   batch.threads = threads;
+  batch.buffer_dtype = strategy.buffer_dtype;
   prepared.model = build_model(finished.model, batch, strategy.dp_shard);
   TrainOptions options;
   // float16 needs the norm in any case: it is where an overflow is seen.
