@@ -13,7 +13,7 @@
 namespace wirewise {
 namespace {
 
-struct Setup {
+struct Scenario {
   ModelConfig config{Family::kGpt2, 1, 16, 2, 2, 32, 10, 128, true, 1e-5, 10000};
   int ranks = 1;
   int zero = 0;
@@ -34,7 +34,7 @@ struct Outcome {
 
 /// Steps of SGD (lr 0.1); `batches(step, rank)` gives each rank's micro-batches.
 template <typename Batches>
-Outcome train(const Setup& setup, Batches&& batches) {
+Outcome train(const Scenario& setup, Batches&& batches) {
   memory::install();
   Strategy strategy;
   strategy.zero = setup.zero;
@@ -112,7 +112,7 @@ MicroBatch padded(const std::vector<int>& lengths, std::int32_t vocab) {
 }
 
 TEST(Numerics, UnevenLengthsGiveOneGradientHoweverTheyAreSplit) {
-  Setup whole;
+  Scenario whole;
   whole.samples = 4;
   const Outcome reference = train(whole, [](int, int) { return std::vector{padded({5, 128, 17, 3}, 10)}; });
   EXPECT_EQ(reference.results[0].tokens, 5 + 128 + 17 + 3);
@@ -123,7 +123,7 @@ TEST(Numerics, UnevenLengthsGiveOneGradientHoweverTheyAreSplit) {
       for (const int zero : {0, 3}) {
         const int samples = 4 / (ranks * accumulation);
         if (samples == 0) continue;
-        Setup split;
+        Scenario split;
         split.ranks = ranks;
         split.zero = zero;
         split.accumulation = accumulation;
@@ -154,12 +154,12 @@ TEST(Numerics, TiedEmbeddingMovesInEveryRowOnEveryRank) {
     }
     return std::vector{token_micro_batch(1, 30, tokens, targets)};
   };
-  Setup one;
+  Scenario one;
   one.sequence = 30;
   one.steps = 3;
   const Outcome alone = train(one, batches);
   for (const int zero : {0, 1, 2, 3}) {
-    Setup four = one;
+    Scenario four = one;
     four.ranks = 4;
     four.zero = zero;
     const Outcome outcome = train(four, batches);
@@ -176,7 +176,7 @@ TEST(Numerics, TiedEmbeddingMovesInEveryRowOnEveryRank) {
 
 TEST(Numerics, OverflowSkipsTheStepOnEveryRankAndNamesWhereItBegan) {
   for (const int zero : {0, 1, 2, 3}) {
-    Setup setup;
+    Scenario setup;
     setup.ranks = 2;
     setup.zero = zero;
     setup.dtype = DType::kFloat16;
@@ -205,7 +205,7 @@ TEST(Numerics, LossScaleLeavesTheStepAlone) {
     }
     return std::vector{token_micro_batch(1, 16, tokens, targets)};
   };
-  Setup setup;
+  Scenario setup;
   setup.ranks = 2;
   setup.zero = 3;
   setup.sequence = 16;
