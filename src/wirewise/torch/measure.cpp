@@ -164,12 +164,16 @@ MeasuredCosts measure_costs(const Model& model, const Strategy& strategy, const 
 
 double measure_flops(DType dtype, const Lanes& lanes) {
   const at::NoGradGuard no_grad;
-  constexpr std::int64_t kSide = 1024;
-  const at::Tensor a = filled({kSide, kSide}, dtype);
-  const at::Tensor b = filled({kSide, kSide}, dtype);
-  at::Tensor c = at::empty_like(a);
-  const Seconds seconds = timed(lanes, [&] { at::mm_out(c, a, b); });
-  return 2.0 * kSide * kSide * kSide / seconds;
+  constexpr std::int64_t kLargestSide = 1024;
+  constexpr Seconds kEnough = 0.02;  // a CPU without float16 products takes ten seconds for the largest
+  for (std::int64_t side = 128;; side *= 2) {
+    const at::Tensor a = filled({side, side}, dtype);
+    const at::Tensor b = filled({side, side}, dtype);
+    at::Tensor c = at::empty_like(a);
+    const Seconds seconds = timed(lanes, [&] { at::mm_out(c, a, b); });  // the same on all ranks, and so is the choice to stop
+    const double n = static_cast<double>(side);
+    if (side == kLargestSide || seconds >= kEnough) return 2.0 * n * n * n / seconds;
+  }
 }
 
 }  // namespace wirewise
