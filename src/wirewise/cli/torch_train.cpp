@@ -100,7 +100,8 @@ int train(const Arguments& arguments) {
     }
   }
   const char* restart = std::getenv("WIREWISE_RESTART");
-  const bool restarted = restart != nullptr && std::string_view(restart) == "1";
+  // By our launcher, by torchrun's agent, or by a scheduler that requeued the job.
+  const bool restarted = environment.restarts > 0 || (restart != nullptr && std::string_view(restart) == "1");
   if (environment.rank == 0) check_start(config, restarted);  // what is wrong is said once
   if (!launched && ranks > 1) {
     std::cerr << "starting " << ranks << " ranks, " << threads.threads << " thread" << (threads.threads == 1 ? "" : "s") << " each (" << threads.reason
