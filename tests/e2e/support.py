@@ -269,6 +269,20 @@ def mount_tmpfs(path, size, remount=False):
     _checked(_libc.mount(b"tmpfs", str(path).encode(), b"tmpfs", MS_REMOUNT if remount else 0, f"size={size}".encode()), f"no tmpfs at {path}")
 
 
+def adopt_orphans():
+    """Children whose parents end become this process's, which can then wait for them."""
+    _checked(_libc.prctl(36, 1, 0, 0, 0), "no subreaper")
+
+
+def reap_orphans(deadline=30.0):
+    """Waits for the adopted ones; fails when one lives on."""
+    end = time.monotonic() + deadline
+    wait_gone(children(os.getpid()), max(0.0, end - time.monotonic()))
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
 def seeded():
     """A random generator whose seed stands in the test's output; WIREWISE_SEED repeats one."""
     seed = int(os.environ.get("WIREWISE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
