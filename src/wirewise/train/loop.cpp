@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 
@@ -18,6 +20,7 @@
 #include "wirewise/torch/executor.h"
 #include "wirewise/torch/measure.h"
 #include "wirewise/torch/memory.h"
+#include "wirewise/train/checkpoint_files.h"
 #include "wirewise/train/data.h"
 #include "wirewise/train/loop_checkpoint.h"
 #include "wirewise/train/loop_report.h"
@@ -45,6 +48,21 @@ void check_same_run(const CheckpointReader& reader, const TrainConfig& config, c
   if (const std::string data = stored("data"); !data.empty() && data != fingerprint) {
     throw bad_input("the data differs from what checkpoint " + reader.folder().string() + " was trained on.",
                     "Give the same --data, or start in another --out.");
+  }
+}
+
+/// config.toml of the run, beside first, so that a full disk leaves the one of the run that is resumed.
+void write_config(const TrainConfig& config) {
+  checkpoint::FileOperations files;
+  const std::filesystem::path path = config.out / "config.toml", beside = config.out / ".config.toml.new";
+  std::error_code absent;
+  std::filesystem::remove(beside, absent);
+  try {
+    checkpoint::write_file(files, beside, to_toml(config));
+    std::filesystem::rename(beside, path);
+  } catch (...) {
+    std::filesystem::remove(beside, absent);
+    throw;
   }
 }
 
@@ -98,7 +116,11 @@ class Reporter {
   void line(const std::string& text) {
     if (!active_) return;
     if (json_) std::cout << text << std::endl;
-    if (lines_.is_open()) lines_ << text << std::endl;
+    if (!lines_.is_open()) return;
+    lines_ << text << std::endl;
+    if (lines_) return;
+    lines_.close();  // the run matters more than its record
+    note("warning: metrics.jsonl can't be written any more: " + std::string(std::strerror(errno)) + ".");
   }
 
   void finish() {
@@ -381,7 +403,7 @@ int run_training(const Prepared& prepared, const Rank& rank, const LoopOptions& 
   at::set_num_threads(prepared.threads);
   if (rank.rank == 0 && !prepared.config.out.empty()) {
     std::filesystem::create_directories(prepared.config.out);
-    std::ofstream(prepared.config.out / "config.toml") << to_toml(prepared.config);
+    write_config(prepared.config);
   }
   return Run(prepared, rank, options).run();
 }
