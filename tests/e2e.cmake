@@ -11,3 +11,4 @@ foreach(file ${e2e_files})
     set_tests_properties(EndToEnd.${class} PROPERTIES LABELS e2e TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "WIREWISE_TORCHRUN=${WIREWISE_TORCHRUN}")
   endforeach()
 endforeach()
+set_tests_properties(EndToEnd.Slurm PROPERTIES COST 1000)  # a minute, most of it Slurm's own waiting: first, beside the others

@@ -107,6 +107,15 @@ class FullDisk(EndToEnd):
         step = self.checkpoint_info(out)["step"]
         self.assertGreaterEqual(step, 2)
         self.assert_nothing_left(out)
+        config = (out / "config.toml").read_text()
+        with open(out / "filler", "wb", buffering=0) as filler, self.assertRaises(OSError):
+            while True:
+                filler.write(bytes(4096))
+        again = self.run_command(self.command("--strategy", "zero3", "--resume", out=out, **steps))
+        self.assertEqual(again.code, 1, again)
+        self.assertIn("No space left on device", again.errors)
+        self.assertEqual((out / "config.toml").read_text(), config)
+        (out / "filler").unlink()
         mount_tmpfs(disk, "64m", remount=True)
         rest = self.train("--strategy", "zero3", "--resume", out=out, **steps)
         self.assertEqual(min(rest.losses), step + 1)

@@ -2,9 +2,9 @@
 import os
 import pathlib
 
-from support import EndToEnd, FULL
+from support import EndToEnd
 
-STEPS = 2000 if FULL else 300
+STEPS = 2000
 
 
 def holdings(pid):

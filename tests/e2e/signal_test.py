@@ -2,7 +2,7 @@
 import os
 import signal
 
-from support import EndToEnd, SIGNALS
+from support import EndToEnd, PROGRAM, SIGNALS
 
 STEPS = {"train__steps": 60, "strategy__param_dtype": "bfloat16"}
 
@@ -48,3 +48,19 @@ class Signals(EndToEnd):
         stopped = running.finish()
         self.assertEqual((stopped.code, stopped.last["event"]), (143, "stopped"), stopped)
         self.assertEqual(self.checkpoint_info(out)["step"], max(stopped.losses))
+
+    def test_under_launch(self):
+        out = self.out()
+        running = self.start([PROGRAM, "launch", "--ranks", "2", "--", *self.command("--strategy", "zero3", ranks=None, out=out, **STEPS)])
+        running.until_step(5)
+        running.signal(signal.SIGTERM)
+        stopped = running.finish()
+        self.assertEqual(stopped.code, 143, stopped)
+        self.goes_on(stopped, out)
+
+    def test_a_finished_run_resumes_to_itself(self):
+        out = self.out()
+        whole = self.train("--strategy", "zero3", out=out)
+        again = self.train("--strategy", "zero3", "--resume", out=out)
+        self.assertEqual((again.losses, again.weights), ({}, whole.weights))
+        self.assert_nothing_left(out)
