@@ -111,7 +111,7 @@ class FullDisk(EndToEnd):
         with open(out / "filler", "wb", buffering=0) as filler, self.assertRaises(OSError):
             while True:
                 filler.write(bytes(4096))
-        again = self.run_command(self.command("--strategy", "zero3", "--resume", out=out, **steps))
+        again = self.run_command(self.command("--strategy", "zero3", "--resume", out=out, **(steps | {"checkpoint__every": 3})))
         self.assertEqual(again.code, 1, again)
         self.assertIn("No space left on device", again.errors)
         self.assertEqual((out / "config.toml").read_text(), config)

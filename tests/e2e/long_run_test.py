@@ -37,6 +37,6 @@ class LongRun(EndToEnd):
             self.assertLessEqual(abs(grown["files"]), 3, message)
             self.assertLessEqual(abs(grown["threads"]), 0, message)
             self.assertLessEqual(abs(grown["mappings"]), 20, message)
-            self.assertLessEqual(grown["anonymous_kB"], 4096, message)
+            self.assertLessEqual(grown["anonymous_kB"], 2048, message)
             self.assertLessEqual(grown["shared_kB"], 1024, message)
             print(message)
