@@ -3,7 +3,7 @@ import os
 import signal
 import time
 
-from support import EndToEnd, PROGRAM, mount_tmpfs, private_mounts, seeded, wait_gone
+from support import EndToEnd, PROGRAM, mount_tmpfs, private_mounts, seeded, unmount, wait_gone
 
 LONG = {"train__steps": 60, "strategy__param_dtype": "bfloat16"}
 
@@ -96,6 +96,7 @@ class FullDisk(EndToEnd):
         private_mounts()
         disk = self.folder / "disk"
         disk.mkdir()
+        self.addCleanup(unmount, disk)
         mount_tmpfs(disk, "4m")  # two checkpoints of this model, not three
         steps = {"train__steps": 20, "checkpoint__every": 2, "checkpoint__keep": 0}
         out = disk / "run"

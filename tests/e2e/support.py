@@ -204,7 +204,8 @@ class EndToEnd(unittest.TestCase):
         return command
 
     def start(self, command, variables=None, **options):
-        running = Running(command, variables, **options)
+        # Whoever kills a launcher leaves the folder in which its ranks met: it goes with the test's.
+        running = Running(command, {"TMPDIR": self.folder} | (variables or {}), **options)
         self.addCleanup(running.close)
         return running
 
@@ -244,7 +245,7 @@ class EndToEnd(unittest.TestCase):
 
 
 CLONE_NEWNS = 0x00020000
-MS_REMOUNT, MS_REC, MS_PRIVATE = 32, 16384, 1 << 18
+MS_REMOUNT, MS_REC, MS_PRIVATE, MNT_DETACH = 32, 16384, 1 << 18, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -263,6 +264,10 @@ def private_mounts():
     need_root()
     _checked(_libc.unshare(CLONE_NEWNS), "no mount namespace")
     _checked(_libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "mounts can't be made private")
+
+
+def unmount(path):
+    _libc.umount2(str(path).encode(), MNT_DETACH)
 
 
 def mount_tmpfs(path, size, remount=False):
