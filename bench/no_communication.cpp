@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
   strategy.zero = 2;  // whole weights, sharded optimizer
   resolve(strategy, 2);
   ModelConfig config{Family::kGpt2, 12, 768, 12, 12, 3072, 50304, 256, false, 1e-5, 10000};
-  const Model model = build_model(config, {2, 256, DType::kBFloat16, false, 1}, 2);
+  const Model model = build_model(config, {2, 256, DType::kBFloat16, false}, 2);
   const Schedule schedule = build_train_schedule(model, strategy, 2, {false, true});
   const auto communicator = std::make_shared<NoCommunication>(rank);
   const Lanes lanes{communicator, communicator, communicator};

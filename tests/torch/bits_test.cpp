@@ -46,7 +46,7 @@ Outcome run(Case c) {
   memory::install();
   resolve(c.strategy, c.ranks);
   ModelConfig config{c.family, 2, 32, 4, c.family == Family::kLlama ? 2 : 4, 72, 61, 16, c.tied, 1e-5, 10000};
-  BatchShape shape{c.samples, kSequence, c.strategy.param_dtype, false, 1};
+  BatchShape shape{c.samples, kSequence, c.strategy.param_dtype, false};
   shape.separate_gradient = c.strategy.accumulation > 1 && c.strategy.accumulation_policy == AccumulationPolicy::kLocalSum &&
                             c.strategy.param_dtype != DType::kFloat32;
   const Model model = build_model(config, shape, c.ranks);

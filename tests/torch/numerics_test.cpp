@@ -41,7 +41,7 @@ Outcome train(const Scenario& setup, Batches&& batches) {
   strategy.accumulation = setup.accumulation;
   strategy.param_dtype = setup.dtype;
   resolve(strategy, setup.ranks);
-  BatchShape shape{setup.samples, setup.sequence, setup.dtype, setup.accumulation > 1 && setup.dtype != DType::kFloat32, 1};
+  BatchShape shape{setup.samples, setup.sequence, setup.dtype, setup.accumulation > 1 && setup.dtype != DType::kFloat32};
   const Model model = build_model(setup.config, shape, setup.ranks);
   const Schedule schedule = build_train_schedule(model, strategy, setup.ranks, {true, false});
   std::vector<Lanes> lanes = make_thread_lanes(setup.ranks, std::chrono::seconds(60));

@@ -27,11 +27,11 @@ std::vector<Case> cases() {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     for (const bool separate : {false, true}) {
       if (separate && dtype == DType::kFloat32) continue;
-      result.push_back({"gpt2", gpt2, {3, 64, dtype, separate, 1}});
-      result.push_back({"llama", llama, {3, 64, dtype, separate, 1}});
+      result.push_back({"gpt2", gpt2, {3, 64, dtype, separate}});
+      result.push_back({"llama", llama, {3, 64, dtype, separate}});
       ModelConfig multi_head = llama;
       multi_head.kv_heads = multi_head.heads;
-      result.push_back({"llama multi-head", multi_head, {2, 100, dtype, separate, 1}});
+      result.push_back({"llama multi-head", multi_head, {2, 100, dtype, separate}});
     }
   }
   return result;

@@ -108,7 +108,6 @@ struct BatchShape {
   /// Gradients accumulate in a buffer wider than the compute dtype (local sum over several micro-batches), so backward needs room
   /// for one tensor's gradient besides.
   bool separate_gradient = false;
-  int threads = 1;                       // intra-op threads of a rank: kernels keep scratch for each
   DType buffer_dtype = DType::kFloat32;  // tables that are no parameters: rotary positions
 };
 

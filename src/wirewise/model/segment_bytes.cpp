@@ -8,8 +8,7 @@ namespace {
 struct Shape {
   Bytes e;       // bytes of an activation
   Bytes rows;    // micro_batch * sequence
-  Bytes width, kv_width, ffn, vocab, heads, sequence, head_dim, threads;
-  bool half;     // 16-bit compute
+  Bytes width, kv_width, ffn, vocab, heads, sequence, head_dim, head_group;
   bool separate; // weight gradients pass through a temporary of their own
   [[nodiscard]] Bytes hidden() const { return rows * width * e; }
   [[nodiscard]] Bytes row_floats() const { return rows * 4; }
@@ -19,21 +18,21 @@ struct Shape {
 
 Bytes over(Bytes peak, Bytes counted) { return peak > counted ? peak - counted : 0; }
 
-/// libtorch's CPU flash attention works in tiles of this many queries by up to 512 keys; each thread has scratch for one tile.
-Bytes query_tile(const Shape& s) { return std::min<Bytes>(s.sequence >= 768 ? 256 : s.sequence >= 192 ? 64 : 32, s.sequence); }
-Bytes key_tile(const Shape& s) { return std::min<Bytes>(512, s.sequence); }
+/// Elements of one group of heads [heads, sequence, head_dim], and of its largest tile of scores.
+Bytes group_elements(const Shape& s) { return s.head_group * s.sequence * s.head_dim; }
+Bytes tile_elements(const Shape& s) { return s.head_group * std::min<Bytes>(kAttentionTile, s.sequence) * s.sequence; }
 
-/// Float32 scores, two running statistics, the output tile; in 16 bit also the rounded scores.
+/// Queries and keys in float32, values, one tile of scores (float32) and of weights, its output.
 Bytes attention_forward_scratch(const Shape& s) {
-  const Bytes scores = query_tile(s) * key_tile(s);
-  return s.threads * (4 * (scores + query_tile(s) * (2 + s.head_dim)) + (s.half ? 2 * scores : 0));
+  return group_elements(s) * (8 + s.e) + tile_elements(s) * (4 + s.e) + s.head_group * std::min<Bytes>(kAttentionTile, s.sequence) * s.head_dim * s.e;
 }
 
-/// Scores and their gradient in float32, both also rounded in 16 bit, and a sum a query. (Packing for bfloat16 matrix units adds a little that depends
-/// on the processor.)
+/// Gradient of the output, scaled queries, keys, values, and sums of key and value gradients in float32; queries, keys and the output's gradient in the
+/// compute dtype; a row sum; then a tile of scores and their gradient in both, or a tile's share of the key gradients.
 Bytes attention_backward_scratch(const Shape& s) {
-  const Bytes scores = query_tile(s) * key_tile(s);
-  return s.threads * (8 * scores + (s.half ? 4 * scores : 0) + 4 * query_tile(s));
+  const Bytes tile = tile_elements(s);
+  return group_elements(s) * (24 + 3 * s.e) + 4 * s.head_group * s.sequence +
+         std::max(tile * (8 + 2 * s.e), tile * 2 * s.e + group_elements(s) * s.e);
 }
 
 SegmentBytes gpt2_attention(const Shape& s) {
@@ -108,13 +107,12 @@ SegmentBytes head(const Shape& s, bool centered) {
 SegmentBytes segment_bytes(const ModelConfig& config, const BatchShape& batch, UnitKind unit, int segment) {
   Shape s{};
   s.e = size_of(batch.param_dtype);
-  s.half = s.e == 2;
-  s.threads = static_cast<Bytes>(batch.threads);
   s.sequence = static_cast<Bytes>(batch.sequence);
   s.rows = static_cast<Bytes>(batch.micro_batch) * s.sequence;
   s.width = static_cast<Bytes>(config.width);
   s.heads = static_cast<Bytes>(config.heads);
   s.head_dim = s.width / s.heads;
+  s.head_group = static_cast<Bytes>(attention_head_group(config.heads, batch.sequence, config.width / config.heads));
   s.kv_width = s.head_dim * static_cast<Bytes>(config.kv_heads);
   s.ffn = static_cast<Bytes>(config.ffn);
   s.vocab = static_cast<Bytes>(config.vocab);

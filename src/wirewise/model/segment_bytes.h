@@ -15,4 +15,12 @@ struct SegmentBytes {
 /// `segment`: index within the unit (blocks: 0 attention, 1 mlp).
 [[nodiscard]] SegmentBytes segment_bytes(const ModelConfig& config, const BatchShape& batch, UnitKind unit, int segment);
 
+/// Queries of one tile of CPU attention.
+inline constexpr int kAttentionTile = 64;
+/// Heads that CPU attention works on at once: as many as keep a tile's operands near a mebibyte.
+[[nodiscard]] constexpr std::int64_t attention_head_group(std::int64_t heads, std::int64_t sequence, std::int64_t head_dim) {
+  const std::int64_t fit = (std::int64_t{1} << 20) / (sequence * head_dim * 4);
+  return fit < 1 ? 1 : fit > heads ? heads : fit;
+}
+
 }  // namespace wirewise

@@ -1,13 +1,12 @@
 #include "wirewise/torch/layers.h"
 
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 
 #include <cmath>
 
+#include "wirewise/torch/attention.h"
 #include "wirewise/torch/kernels.h"
 #include "wirewise/torch/kernels_common.h"
 
@@ -64,15 +63,13 @@ void linear_weight_backward(const at::Tensor& dy, const at::Tensor& x, Weight& w
 at::Tensor linear_input_backward(const at::Tensor& dy, const Weight& weight) { return at::mm(dy, weight.value); }
 
 Attention attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(q, repeat_heads(k, q.size(1)), repeat_heads(v, q.size(1)),
-                                                                    /*dropout_p=*/0.0, /*is_causal=*/true);
+  auto [out, lse] = kernels::attention_forward(q, repeat_heads(k, q.size(1)), repeat_heads(v, q.size(1)));
   return {std::move(out), std::move(lse)};
 }
 
 AttentionGradient attention_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                      const Attention& forward) {
-  auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      grad_out, q, repeat_heads(k, q.size(1)), repeat_heads(v, q.size(1)), forward.out, forward.lse, /*dropout_p=*/0.0, /*is_causal=*/true);
+  auto [dq, dk, dv] = kernels::attention_backward(grad_out, q, repeat_heads(k, q.size(1)), repeat_heads(v, q.size(1)), forward.out, forward.lse);
   dk = fold_heads(dk, k.size(1));
   dv = fold_heads(dv, v.size(1));
   return {std::move(dq), std::move(dk), std::move(dv)};

@@ -32,7 +32,6 @@ Prepared prepare(const TrainConfig& finished, int threads) {
   batch.param_dtype = strategy.param_dtype;
   batch.separate_gradient = strategy.accumulation > 1 && strategy.accumulation_policy == AccumulationPolicy::kLocalSum &&
                             size_of(strategy.param_dtype) < size_of(DType::kFloat32);
-  batch.threads = threads;
   batch.buffer_dtype = strategy.buffer_dtype;
   prepared.model = build_model(finished.model, batch, strategy.dp_shard);
   TrainOptions options;
