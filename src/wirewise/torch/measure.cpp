@@ -18,7 +18,10 @@ namespace wirewise {
 namespace {
 
 constexpr int kRepeats = 3;
-constexpr std::uint64_t kLargest = 8 << 20;  // elements of the larger collective and optimizer measurement, at most
+// Elements of the larger of two sizes that collectives and the optimizer are measured at: as many as the model has, within these bounds, so that
+// what a real step finds in cache or not is found so here.
+constexpr std::uint64_t kLeast = 1 << 20;
+constexpr std::uint64_t kMost = 32 << 20;
 
 Seconds now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -100,7 +103,7 @@ MeasuredCosts measure_costs(const Model& model, const Strategy& strategy, const 
   }
   const auto ranks = static_cast<std::uint64_t>(lanes.size());
   const auto at_two_sizes = [&](OpKind kind, std::uint64_t bytes_an_element, auto&& run) {
-    const std::uint64_t largest = kLargest / (ranks * kAlignElements) * ranks * kAlignElements;
+    const std::uint64_t largest = std::clamp(model.parameters(), kLeast, kMost) / (ranks * kAlignElements) * ranks * kAlignElements;
     const std::uint64_t smallest = ranks * kAlignElements * 32;
     const Seconds small = run(smallest);
     const Seconds large = run(largest);
