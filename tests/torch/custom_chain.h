@@ -14,6 +14,8 @@
 #include <exception>
 #include <functional>
 #include <string>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -84,10 +86,14 @@ inline Batch share(const Batch& batch, int rank, int ranks) {
   return {batch.inputs.tensor_split(ranks)[static_cast<std::size_t>(rank)], batch.targets.tensor_split(ranks)[static_cast<std::size_t>(rank)]};
 }
 
-/// Runs body(rank, lanes) on `ranks` threads; returns what each threw, if anything.
+/// Runs body(rank, lanes) on `ranks` threads; returns what each threw, if anything. A rank that fails leaves its peers time to come to errors of their own
+/// before it ends their waiting.
 inline std::vector<std::exception_ptr> try_ranks(int ranks, const std::function<void(int, Lanes)>& body) {
   std::vector<Lanes> lanes = make_thread_lanes(ranks, std::chrono::seconds(60));
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
+  std::mutex mutex;
+  std::condition_variable ended;
+  int running = ranks;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
@@ -97,6 +103,11 @@ inline std::vector<std::exception_ptr> try_ranks(int ranks, const std::function<
         body(rank, mine);
       } catch (...) {
         errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+      std::unique_lock lock(mutex);
+      --running;
+      ended.notify_all();
+      if (errors[static_cast<std::size_t>(rank)] && !ended.wait_for(lock, std::chrono::seconds(5), [&] { return running == 0; })) {
         for (const auto& lane : {mine.gather, mine.reduce, mine.control}) lane->abort("another rank's test failed");
       }
     });
