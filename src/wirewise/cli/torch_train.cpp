@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <thread>
 
+#include "wirewise/base/cgroup.h"
 #include "wirewise/base/error.h"
 #include "wirewise/base/log.h"
 #include "wirewise/base/rank_env.h"
@@ -88,7 +88,7 @@ int train(const Arguments& arguments) {
   const TrainConfig config = configure(arguments, ranks);
   RankEnvironment placed = environment;
   if (!launched) placed.ranks = placed.local_ranks = ranks;
-  const ThreadChoice threads = choose_threads(config.threads, placed, static_cast<int>(std::thread::hardware_concurrency()));
+  const ThreadChoice threads = choose_threads(config.threads, placed, usable_cores());
   const Prepared prepared = prepare(config, threads.threads);
   if (arguments.dry_run) {
     if (environment.rank == 0) std::cout << (arguments.json ? dry_run_json(prepared) + "\n" : dry_run_text(prepared));

@@ -37,7 +37,7 @@ struct Fingerprint {
   std::uint64_t count = 0;  // of all parts
   std::uint64_t hash = 0;   // of each part's count and types
   std::uint64_t sequence = 0;
-  char label[48] = {};
+  char label[96] = {};
 
   void set_label(std::string_view text) noexcept {
     const std::size_t length = text.size() < sizeof label ? text.size() : sizeof label - 1;
