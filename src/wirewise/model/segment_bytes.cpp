@@ -18,21 +18,31 @@ struct Shape {
 
 Bytes over(Bytes peak, Bytes counted) { return peak > counted ? peak - counted : 0; }
 
-/// Elements of one group of heads [heads, sequence, head_dim], and of its largest tile of scores.
+/// Elements of one group of heads [heads, sequence, head_dim].
 Bytes group_elements(const Shape& s) { return s.head_group * s.sequence * s.head_dim; }
-Bytes tile_elements(const Shape& s) { return s.head_group * std::min<Bytes>(kAttentionTile, s.sequence) * s.sequence; }
+
+/// The largest of f(query rows, keys) over the tiles that can be largest: the last whole one, and the rest behind it.
+template <typename F>
+Bytes largest_tile(const Shape& s, F&& f) {
+  const Bytes rest = s.sequence % kAttentionTile;
+  const Bytes whole = s.sequence - rest;
+  return std::max(whole > 0 ? f(Bytes{kAttentionTile}, whole) : 0, rest > 0 ? f(rest, s.sequence) : 0);
+}
 
 /// Queries and keys in float32, values, one tile of scores (float32) and of weights, its output.
 Bytes attention_forward_scratch(const Shape& s) {
-  return group_elements(s) * (8 + s.e) + tile_elements(s) * (4 + s.e) + s.head_group * std::min<Bytes>(kAttentionTile, s.sequence) * s.head_dim * s.e;
+  return group_elements(s) * (8 + s.e) + largest_tile(s, [&](Bytes rows, Bytes keys) {
+           return s.head_group * rows * (keys * (4 + s.e) + s.head_dim * s.e);
+         });
 }
 
 /// Gradient of the output, scaled queries, keys, values, and sums of key and value gradients in float32; queries, keys and the output's gradient in the
 /// compute dtype; a row sum; then a tile of scores and their gradient in both, or a tile's share of the key gradients.
 Bytes attention_backward_scratch(const Shape& s) {
-  const Bytes tile = tile_elements(s);
-  return group_elements(s) * (24 + 3 * s.e) + 4 * s.head_group * s.sequence +
-         std::max(tile * (8 + 2 * s.e), tile * 2 * s.e + group_elements(s) * s.e);
+  return group_elements(s) * (24 + 3 * s.e) + 4 * s.head_group * s.sequence + largest_tile(s, [&](Bytes rows, Bytes keys) {
+           const Bytes tile = s.head_group * rows * keys;
+           return std::max(tile * (8 + 2 * s.e), tile * 2 * s.e + s.head_group * keys * s.head_dim * s.e);
+         });
 }
 
 SegmentBytes gpt2_attention(const Shape& s) {
