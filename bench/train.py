@@ -41,7 +41,7 @@ def wirewise(binary, strategy, steps):
 
 def peer(python, mode, steps):
     script = [str(HERE / "peer_torch.py"), mode, "--steps", str(steps)]
-    launch = [] if mode == "single" else ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
+    launch = [] if mode == "single" else ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
     output = subprocess.run([python, *launch, *script], check=True, capture_output=True, text=True, timeout=900, env=environment).stdout
     return next(json.loads(line) for line in output.splitlines() if line.startswith('{"mode"'))["step_s"]
