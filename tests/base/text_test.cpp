@@ -32,5 +32,10 @@ TEST(Printable, EscapesControlsAndBrokenUtf8ButKeepsText) {
   EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // half of a surrogate pair
 }
 
+TEST(Utf8, IsToldFromBytesThatOnlyLookLikeIt) {
+  for (const char* text : {"", "plain", "Grüße, 世界 🙂"}) EXPECT_TRUE(is_utf8(text)) << text;
+  for (const char* text : {"\xff", "a\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80"}) EXPECT_FALSE(is_utf8(text)) << printable(text);
+}
+
 }  // namespace
 }  // namespace wirewise

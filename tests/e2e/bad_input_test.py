@@ -85,6 +85,12 @@ class BadConfiguration(Refusals, EndToEnd):
         self.refused(self.run_command(self.command(out=out)), str(out), "exists", "--resume")
         self.refused(self.run_command(self.command("--resume", out=out)), "no complete checkpoint")
         self.assertEqual(contents(out), before)
+        for place, why in ((out / "notes.txt", "is no folder"), (out / "notes.txt" / "run", "is no folder"), (out / ("x" * 300), "too long")):
+            self.refused(self.run_command(self.command(out=place, ranks=1)), "output folder", why)
+        kernels = self.run_command(self.command(out="/proc/wirewise", ranks=1))  # only trying tells
+        self.assertEqual(kernels.code, 2, kernels)
+        self.assertIn("output folder /proc/wirewise can't be made", kernels.errors)
+        self.assertEqual(contents(out), before)
         launched = self.run_command([PROGRAM, "launch", "--ranks", "2", "--", *self.command(ranks=None, out=out)])
         self.assertEqual(launched.code, 2, launched)
         self.assertEqual(contents(out), before)
@@ -105,6 +111,8 @@ class BadData(Refusals, EndToEnd):
 
     def test_token_above_the_vocabulary(self):
         self.refuse("not below model.vocab 100", "data.txt", "at least 123", model__vocab=100)  # z is 122
+        other = self.file("other.txt", b"\xf0" * 5000)
+        self.refuse("token 240", "other.txt", "at least 241", model__vocab=128, data__validation=other)
         tokens = [5] * 5000
         tokens[3000] = 700
         path = self.file("tokens.bin", struct.pack(f"<{len(tokens)}H", *tokens))

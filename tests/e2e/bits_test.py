@@ -16,6 +16,13 @@ class Bits(EndToEnd):
             "--strategy", "zero3", strategy__param_dtype="bfloat16", strategy__recompute="full", strategy__prefetch=0).weights
         self.assertEqual(len(set(weights.values())), 1, weights)
 
+    def test_gradients_travel_in_any_dtype(self):
+        # Summed over micro-batches in float32, or computed in another 16-bit type than they are sent in.
+        for param, wire in (("bfloat16", "bfloat16"), ("float32", "bfloat16"), ("float16", "bfloat16"), ("bfloat16", "float16")):
+            weights = [self.train("--strategy", strategy, train__global_batch=8, train__micro_batch=2, train__steps=3,
+                                  strategy__param_dtype=param, strategy__reduce_dtype=wire).weights for strategy in ("ddp", "zero3")]
+            self.assertEqual(weights[0], weights[1], f"{param} parameters, {wire} gradients")
+
     def test_losses_do_not_depend_on_the_number_of_ranks(self):
         one = self.train(ranks=1, train__micro_batch=4, strategy__param_dtype="float32")
         accumulated = self.train(ranks=1, train__micro_batch=1, strategy__param_dtype="float32")

@@ -248,6 +248,8 @@ TEST(Config, CrossChecksOfFinish) {
   EXPECT_TRUE(contains(finish({"strategy.offload=true"}, 2), "offload"));
   EXPECT_TRUE(contains(finish({"strategy.tp=2"}, 2), "tp"));
   EXPECT_TRUE(contains(finish({}, 0), "ranks"));
+  EXPECT_TRUE(contains(finish({"data.path=caf\xe9"}, 1), "caf\\xe9 is not UTF-8"));
+  EXPECT_TRUE(contains(finish({"data.validation=caf\xe9"}, 1), "caf\\xe9 is not UTF-8"));
 }
 
 TEST(Config, ResumeNamesWhatDiffers) {

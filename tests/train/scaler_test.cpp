@@ -55,6 +55,18 @@ TEST(LossScaler, GoesOnFromACheckpointAsIfNeverStopped) {
   EXPECT_EQ(second.scale(), 64);
 }
 
+TEST(LossScaler, EveryScaleReadsBackToTheBit) {
+  for (const double scale : {std::ldexp(1.0, -14), std::ldexp(1.0, -9), 0.1, 1e-9, 65536.0, 12345.678901234567}) {
+    TrainConfig config = half();
+    config.loss_scale = scale;
+    TrainState state;
+    LossScaler(config).save(state);
+    LossScaler second(half());
+    second.load(state);
+    EXPECT_EQ(second.scale(), scale);
+  }
+}
+
 TEST(LossScaler, IsOffWithoutFloat16) {
   TrainConfig config;
   config.strategy.param_dtype = DType::kBFloat16;

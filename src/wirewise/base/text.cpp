@@ -8,7 +8,7 @@ namespace wirewise {
 namespace {
 
 /// Length of the well-formed UTF-8 sequence at `text`'s start, 0 when it is malformed, overlong, a surrogate or beyond U+10FFFF.
-std::size_t utf8_length(std::string_view text) {
+std::size_t utf8_length(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const unsigned lead = byte(0);
   const std::size_t length = lead < 0x80                    ? 1
@@ -70,6 +70,15 @@ std::string printable(std::string_view text) {
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return result;
+}
+
+bool is_utf8(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
 }
 
 }  // namespace wirewise

@@ -21,4 +21,7 @@ namespace wirewise {
 /// The text with control characters and invalid UTF-8 bytes written as \xNN, so that a hostile name can't steer a terminal.
 [[nodiscard]] std::string printable(std::string_view text);
 
+/// Whether all of the text is well-formed UTF-8, as TOML and JSON need it.
+[[nodiscard]] bool is_utf8(std::string_view text) noexcept;
+
 }  // namespace wirewise

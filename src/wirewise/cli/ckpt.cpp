@@ -24,7 +24,8 @@ struct InfoArguments {
 
 /// The checkpoint that a person means: the folder itself, or the newest complete one in it.
 fs::path find_checkpoint(const std::string& folder) {
-  if (!fs::is_directory(folder))
+  std::error_code error;  // a name that is too long is no folder either
+  if (!fs::is_directory(folder, error))
     throw bad_input("there is no folder " + printable(folder) + ".", "Name a checkpoint or the folder that train wrote to.");
   for (const fs::path& parent : {fs::path(folder), fs::path(folder) / "checkpoints"}) {
     if (const auto newest = newest_checkpoint(parent)) return *newest;

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -10,11 +11,14 @@
 #include "wirewise/base/error.h"
 #include "wirewise/base/log.h"
 #include "wirewise/base/rank_env.h"
+#include "wirewise/base/text.h"
 #include "wirewise/cli/commands.h"
 #include "wirewise/cli/launcher.h"
 #include "wirewise/torch/memory.h"
 #include "wirewise/torch/rendezvous.h"
+#include "wirewise/train/checkpoint.h"
 #include "wirewise/train/loop.h"
+#include "wirewise/train/metrics.h"
 #include "wirewise/train/prepare.h"
 
 namespace wirewise {
@@ -30,6 +34,7 @@ struct Arguments {
   bool resume = false;
   bool dry_run = false;
   bool json = false;
+  bool started_by_train = false;  // a rank of the command that reports for all
   std::string memory_limit;
   std::int64_t sample = 0;
   int max_restarts = 0;
@@ -38,9 +43,9 @@ struct Arguments {
 
 /// The same command for a rank of its own.
 std::vector<std::string> rank_command(const Arguments& arguments) {
-  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
+  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "train", "--started-by-train"};
   const auto add = [&](const std::string& flag, const std::string& value) {
-    if (!value.empty()) command.insert(command.end(), {flag, value});
+    if (!value.empty()) command.push_back(flag + "=" + value);  // one word, since a value may begin with a dash
   };
   add("--config", arguments.config);
   add("--device", arguments.device);
@@ -69,12 +74,21 @@ TrainConfig configure(const Arguments& arguments, int ranks) {
   if (!arguments.memory_limit.empty()) config.memory_limit = parse_size(arguments.memory_limit);
   if (config.device != "cpu") {
     throw bad_input(config.device == "cuda" ? "--device cuda needs the CUDA library of wirewise, which this build does not have."
-                                            : "unknown device " + config.device + ".",
+                                            : "unknown device " + printable(config.device) + ".",
                     "Use --device cpu.");
   }
   finish_config(config, ranks);
   return config;
 }
+
+/// The last JSON line of a run that began and neither finished nor stopped after saving.
+void print_failed(const TrainConfig& config) {
+  std::string checkpoint;
+  if (!config.out.empty()) checkpoint = newest_checkpoint(config.out / "checkpoints").value_or(std::filesystem::path()).string();
+  std::cout << final_json("failed", "", checkpoint) << std::endl;
+}
+
+bool is_failure(int code) { return code != 0 && code != 128 + SIGINT && code != 128 + SIGTERM; }
 
 int train(const Arguments& arguments) {
   const RankEnvironment environment = read_rank_environment();
@@ -110,7 +124,9 @@ int train(const Arguments& arguments) {
     options.command = rank_command(arguments);
     options.ranks = options.local_ranks = ranks;
     options.max_restarts = arguments.max_restarts;
-    return launch(options);
+    const int code = launch(options);
+    if (arguments.json && is_failure(code)) print_failed(config);
+    return code;
   }
   if (ranks > 1) set_log_rank(environment.rank);
   memory::install();
@@ -118,7 +134,12 @@ int train(const Arguments& arguments) {
   if (ranks > 1) rank.store = meet(parse_meeting("env://", [variables = as_torchrun_variables(environment)](const std::string& name) {
                                return variables(name);
                              })).store;
-  return run_training(prepared, rank, {arguments.json, restarted});
+  try {
+    return run_training(prepared, rank, {arguments.json, restarted});
+  } catch (...) {
+    if (arguments.json && rank.rank == 0 && !arguments.started_by_train) print_failed(config);
+    throw;
+  }
 }
 
 }  // namespace
@@ -127,7 +148,7 @@ void register_train(CLI::App& app, int& exit) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("train", "Train a model from a configuration");
   command->add_option("--config", arguments->config, "TOML file");
-  command->add_option("--ranks,--nproc-per-node", arguments->ranks, "Ranks to start on this host")->check(CLI::PositiveNumber);
+  command->add_option("--ranks,--nproc-per-node", arguments->ranks, "Ranks to start on this host")->check(CLI::Range(1, 1 << 20));
   command->add_option("--device", arguments->device, "cpu or cuda");
   command->add_option("--strategy", arguments->strategy, "ddp, zero1, zero2, zero3 (fsdp, full_shard, shard_grad_op, no_shard)");
   command->add_option("--data", arguments->data, "File, folder or pattern; random");
@@ -135,8 +156,9 @@ void register_train(CLI::App& app, int& exit) {
   command->add_flag("--resume", arguments->resume, "Go on from the newest complete checkpoint in --out");
   command->add_flag("--dry-run", arguments->dry_run, "Show units, roles, schedule and memory; start nothing");
   command->add_option("--memory-limit", arguments->memory_limit, "Memory that a rank may use: 512M, 16G");
-  command->add_option("--sample", arguments->sample, "Bytes of text to generate at the end")->check(CLI::NonNegativeNumber);
-  command->add_option("--max-restarts", arguments->max_restarts, "Times to start the ranks again after a crash")->check(CLI::NonNegativeNumber);
+  command->add_option("--sample", arguments->sample, "Bytes of text to generate at the end")->check(CLI::Range(0, 1 << 30));
+  command->add_option("--max-restarts", arguments->max_restarts, "Times to start the ranks again after a crash")->check(CLI::Range(0, 1 << 30));
+  command->add_flag("--started-by-train", arguments->started_by_train)->group("");  // hidden
   command->add_flag("--json", arguments->json, "JSON lines on standard output");
   command->add_option("--set", arguments->overrides, "key=value over the file, repeatable")->take_all();
   command->callback([arguments, &exit] { exit = train(*arguments); });

@@ -120,14 +120,17 @@ MeasuredCosts measure_costs(const Model& model, const Strategy& strategy, const 
       return timed(lanes, [&] { lanes.gather->all_gather({shard.data_ptr(), param}, {full.data_ptr(), param}, elements / ranks, on_wait).wait(); });
     });
   }
+  // What goes over the wire: the gradient as it is where the collective can widen it, else a copy in the reduce dtype.
+  const bool widens = strategy.reduce_dtype == DType::kFloat32 && size_of(grad) == 2;
+  const DType wire = widens ? grad : strategy.reduce_dtype;
   // Of the two reductions only the strategy's own is needed.
   const bool whole = strategy.zero == 0 || ranks == 1;
   at_two_sizes(whole ? OpKind::kAllReduce : OpKind::kReduceScatter, size_of(grad), [&](std::uint64_t elements) {
-    at::Tensor in = empty_shared(lanes.reduce, elements, grad, Category::kTemporaries);
+    at::Tensor in = empty_shared(lanes.reduce, elements, wire, Category::kTemporaries);
     at::Tensor out = empty_shared(lanes.reduce, whole ? elements : elements / ranks, strategy.reduce_dtype, Category::kTemporaries);
     in.zero_();
     return timed(lanes, [&] {
-      const ReducePart part{{in.data_ptr(), grad}, {out.data_ptr(), strategy.reduce_dtype}, whole ? elements : elements / ranks};
+      const ReducePart part{{in.data_ptr(), wire}, {out.data_ptr(), strategy.reduce_dtype}, whole ? elements : elements / ranks};
       (whole ? lanes.reduce->all_reduce(std::span(&part, 1), Reduction::kSum, on_wait)
              : lanes.reduce->reduce_scatter(std::span(&part, 1), Reduction::kSum, on_wait))
           .wait();

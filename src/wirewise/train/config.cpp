@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "wirewise/base/text.h"
 #include "wirewise/train/config_keys.h"
 #include "wirewise/train/config_value.h"
 
@@ -116,6 +117,11 @@ TrainConfig load_config(const std::filesystem::path& file, const std::vector<std
 void finish_config(TrainConfig& config, int ranks) {
   if (ranks < 1) throw bad_input(fmt::format("{} ranks can't train.", ranks), "Start at least 1.");
   config.ranks = ranks;
+  for (const std::string& path : {config.data_path, config.validation_path}) {
+    if (is_utf8(path)) continue;
+    throw bad_input(fmt::format("data path {} is not UTF-8, so neither config.toml nor a checkpoint can name it.", printable(path)),
+                    "Link to it under a name in UTF-8.");
+  }
   validate(config.model);
   if (config.sequence > config.model.context) {
     throw bad_input(fmt::format("train.sequence {} is longer than model.context {}.", config.sequence, config.model.context),

@@ -1,6 +1,7 @@
 #include "wirewise/train/loop.h"
 
 #include <ATen/Parallel.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +17,7 @@
 #include "wirewise/base/error.h"
 #include "wirewise/base/log.h"
 #include "wirewise/base/progress.h"
+#include "wirewise/base/text.h"
 #include "wirewise/sim/simulate.h"
 #include "wirewise/torch/executor.h"
 #include "wirewise/torch/measure.h"
@@ -46,7 +48,7 @@ void check_same_run(const CheckpointReader& reader, const TrainConfig& config, c
   };
   check_resume(stored("identity"), config);
   if (const std::string data = stored("data"); !data.empty() && data != fingerprint) {
-    throw bad_input("the data differs from what checkpoint " + reader.folder().string() + " was trained on.",
+    throw bad_input("the data differs from what checkpoint " + printable(reader.folder().string()) + " was trained on.",
                     "Give the same --data, or start in another --out.");
   }
 }
@@ -316,7 +318,12 @@ class Run {
       sum += forward_.evaluate(
           micro_batch_at(*data_.validation, static_cast<std::uint64_t>((i * lanes_.size() + lanes_.rank()) * config_.micro_batch)));
     }
-    reporter_->validation(step_, sum / static_cast<double>(config_.validation_batches));
+    const double loss = sum / static_cast<double>(config_.validation_batches);
+    if (!std::isfinite(loss)) {  // before it is saved: weights that the last step ruined have no later training loss to show it
+      throw Error(ErrorKind::kFailed, "step " + std::to_string(step_) + ": the validation loss is not finite.",
+                  "Training can't go on. Lower train.lr, set train.clip, or look at the data of this step.");
+    }
+    reporter_->validation(step_, loss);
   }
 
   /// Case of every rank drawing one stream: as costly as it is hard to see.
@@ -378,31 +385,64 @@ class Run {
 
 }  // namespace
 
+namespace {
+
+/// Throws bad input unless `folder` is one that can be written, or can be made where it is missing.
+void check_place(const std::filesystem::path& folder) {
+  const auto refuse = [&](const std::filesystem::path& place, const std::string& reason) {
+    return bad_input("output folder " + printable(folder.string()) + " can't be used: " + printable(place.string()) + " " + reason + ".",
+                     "Give another --out.");
+  };
+  std::filesystem::path place = std::filesystem::absolute(folder);
+  for (;; place = place.parent_path()) {
+    std::error_code error;
+    const auto type = std::filesystem::status(place, error).type();
+    if (type == std::filesystem::file_type::directory) break;
+    if (type == std::filesystem::file_type::none) throw refuse(place, "can't be looked at (" + error.message() + ")");
+    if (type != std::filesystem::file_type::not_found) throw refuse(place, "is no folder");
+    if (!place.has_relative_path()) break;
+  }
+  if (::access(place.c_str(), W_OK | X_OK) != 0) throw refuse(place, "can't be written (" + std::string(std::strerror(errno)) + ")");
+}
+
+/// Makes the run's folder; what no look beforehand shows (a full table of inodes, a folder of the kernel's) is said here.
+void make_output_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw bad_input("output folder " + printable(folder.string()) + " can't be made: " + error.message() + ".", "Give another --out.");
+}
+
+}  // namespace
+
 void check_start(const TrainConfig& config, bool restarted) {
   const DataSet data = open_data(config);
   if (config.data_format != DataFormat::kRandom && config.data_path != "random") check_tokens(*data.source, config.model.vocab);
+  if (!config.validation_path.empty() && config.validation_path != "random") {
+    check_tokens(*open_tokens(config.validation_path, config.data_format, config.model.vocab, config.seed), config.model.vocab);
+  }
   if (config.out.empty()) {
     if (config.resume) throw bad_input("--resume needs the folder of the run.", "Give --out DIR.");
     return;
   }
+  check_place(config.out);
   if (restarted) return;
   if (config.resume) {
     const auto newest = newest_checkpoint(checkpoints_of(config));
     if (!newest) {
-      throw bad_input("no complete checkpoint under " + checkpoints_of(config).string() + " to resume from.",
+      throw bad_input("no complete checkpoint under " + printable(checkpoints_of(config).string()) + " to resume from.",
                       "Leave --resume out and name a new --out, or check the path.");
     }
     check_same_run(CheckpointReader(*newest), config, data.fingerprint);
     return;
   }
   const bool exists = std::filesystem::exists(config.out) && !(std::filesystem::is_directory(config.out) && std::filesystem::is_empty(config.out));
-  if (exists) throw bad_input("output folder " + config.out.string() + " exists.", "Give --resume to go on from its newest checkpoint, or another --out.");
+  if (exists) throw bad_input("output folder " + printable(config.out.string()) + " exists.", "Give --resume to go on from its newest checkpoint, or another --out.");
 }
 
 int run_training(const Prepared& prepared, const Rank& rank, const LoopOptions& options) {
   at::set_num_threads(prepared.threads);
   if (rank.rank == 0 && !prepared.config.out.empty()) {
-    std::filesystem::create_directories(prepared.config.out);
+    make_output_folder(prepared.config.out);
     write_config(prepared.config);
   }
   return Run(prepared, rank, options).run();

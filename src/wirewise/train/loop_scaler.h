@@ -1,6 +1,8 @@
 // Dynamic loss scaling for float16: halve on overflow, double after a window of clean steps. Its state is part of a checkpoint.
 #pragma once
 
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -45,7 +47,7 @@ class LossScaler {
 
   void save(TrainState& state) const {
     if (!enabled_) return;
-    state["loss_scale"] = std::to_string(scale_);
+    state["loss_scale"] = exact_text(scale_);
     state["loss_scale_clean"] = std::to_string(clean_);
     state["loss_scale_skipped"] = std::to_string(skipped_);
   }
@@ -58,6 +60,12 @@ class LossScaler {
   }
 
  private:
+  /// The shortest text that reads back to the same value: scales go down to 2^-14, far below what six decimals hold.
+  static std::string exact_text(double value) {
+    std::array<char, 32> text{};
+    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+  }
+
   bool enabled_;
   double scale_;
   int window_;
