@@ -85,6 +85,7 @@ TrainConfig configure(const Arguments& arguments, int ranks) {
 void print_failed(const TrainConfig& config) {
   std::string checkpoint;
   if (!config.out.empty()) checkpoint = newest_checkpoint(config.out / "checkpoints").value_or(std::filesystem::path()).string();
+  ::signal(SIGPIPE, SIG_IGN);  // the reader may be what failed: its absence must not change the exit code
   std::cout << final_json("failed", "", checkpoint) << std::endl;
 }
 
