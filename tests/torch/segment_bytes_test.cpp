@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "wirewise/model/model.h"
@@ -68,7 +69,7 @@ TEST(SegmentBytes, EqualWhatTheAllocatorCounts) {
             for (const auto& tensor : group.tensors) {
               if (tensor.name != name) continue;
               at::Tensor value = at::randn(tensor.shape, options);
-              weights.push_back({value, at::empty(tensor.shape, c.batch.separate_gradient ? options.dtype(c10::kFloat) : options), false});
+              weights.push_back({value, at::zeros(tensor.shape, c.batch.separate_gradient ? options.dtype(c10::kFloat) : options), c.batch.separate_gradient});
             }
           }
         }

@@ -14,10 +14,6 @@
 namespace wirewise::kernels {
 namespace {
 
-using Float = float;
-using BFloat16 = c10::BFloat16;
-using Half = c10::Half;
-
 /// Scores of query rows against keys [0, keys), row r standing at position first + r: softmax over keys up to its own position, zero beyond.
 template <typename T>
 [[gnu::always_inline]] inline void softmax_rows(const float* scores, T* weights, float* lse, std::int64_t rows, std::int64_t keys,

@@ -40,6 +40,9 @@ void embedding_backward(at::Tensor& grad, bool add, const at::Tensor& dy, const 
 /// out = column sums of x, or out += them, added in float32 in row order and rounded once. x [rows, width], out [width] of any of the dtypes.
 void column_sums(const at::Tensor& x, at::Tensor& out, bool add);
 
+/// sum += value, element by element, of contiguous tensors of one size; a 16-bit value is widened on the way, not copied first.
+void accumulate(at::Tensor& sum, const at::Tensor& value);
+
 /// Sum of squares in float64, in a fixed order that depends on the length alone.
 double sum_of_squares(const at::Tensor& flat);
 

@@ -18,6 +18,11 @@
 
 namespace wirewise::kernels {
 
+// Names that macros can paste: the element types of kernels.
+using Float = float;
+using BFloat16 = c10::BFloat16;
+using Half = c10::Half;
+
 [[gnu::always_inline]] inline float load(float value) { return value; }
 [[gnu::always_inline]] inline float load(c10::BFloat16 value) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(value.x) << 16);

@@ -10,10 +10,6 @@
 namespace wirewise::kernels {
 namespace {
 
-using Float = float;
-using BFloat16 = c10::BFloat16;
-using Half = c10::Half;
-
 template <typename T>
 [[gnu::always_inline]] inline float log_sum_exp(const T* x, std::int64_t count) {
   float top[16];

@@ -131,10 +131,6 @@ template <typename T, bool center>
     weight_rows<T, center>(dy, x, mean, rstd, dweight, dbias, rows, width);                                                      \
   }
 
-using Float = float;
-using BFloat16 = c10::BFloat16;
-using Half = c10::Half;
-
 WIREWISE_NORM_KERNELS(Float, true)
 WIREWISE_NORM_KERNELS(Float, false)
 WIREWISE_NORM_KERNELS(BFloat16, true)

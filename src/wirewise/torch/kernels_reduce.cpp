@@ -12,10 +12,6 @@
 namespace wirewise::kernels {
 namespace {
 
-using Float = float;
-using BFloat16 = c10::BFloat16;
-using Half = c10::Half;
-
 template <typename T>
 [[gnu::always_inline]] inline void add_row(const T* in, float* out, std::int64_t width) {
   for (std::int64_t i = 0; i < width; ++i) out[i] += load(in[i]);
@@ -114,6 +110,22 @@ void column_sums(const at::Tensor& x, at::Tensor& out, bool add) {
       const float sum = total[static_cast<std::size_t>(i)];
       store(data[i], add ? load(data[i]) + sum : sum);
     }
+  });
+}
+
+void accumulate(at::Tensor& sum, const at::Tensor& value) {
+  if (sum.scalar_type() != c10::kFloat) {
+    sum.add_(value);
+    return;
+  }
+  float* out = sum.mutable_data_ptr<float>();
+  const std::int64_t count = sum.numel();
+  dispatch(value.scalar_type(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const T* in = value.const_data_ptr<T>();
+    for_rows((count + kBlock - 1) / kBlock, kBlock, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t b = begin; b < end; ++b) row_add(in + b * kBlock, out + b * kBlock, std::min(kBlock, count - b * kBlock));
+    });
   });
 }
 

@@ -37,7 +37,7 @@ float rounded(float value, DType dtype) {
 void store_gradient(Weight& weight, const at::Tensor& gradient) {
   const at::Tensor shaped = gradient.view_as(weight.grad);
   if (weight.add) {
-    weight.grad.add_(shaped);
+    kernels::accumulate(weight.grad, shaped);
   } else {
     weight.grad.copy_(shaped);
   }

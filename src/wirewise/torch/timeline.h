@@ -25,17 +25,4 @@ struct Timeline {
   }
 };
 
-/// Ops that are communication: on a CPU rank nothing hides them, so their busy time is exposed.
-[[nodiscard]] constexpr bool is_communication(OpKind kind) noexcept {
-  switch (kind) {
-    case OpKind::kTokenCount:
-    case OpKind::kGather:
-    case OpKind::kReduceScatter:
-    case OpKind::kAllReduce:
-    case OpKind::kReport:
-    case OpKind::kBarrier: return true;
-    default: return false;
-  }
-}
-
 }  // namespace wirewise

@@ -18,6 +18,7 @@
 #include "wirewise/base/log.h"
 #include "wirewise/base/progress.h"
 #include "wirewise/base/text.h"
+#include "wirewise/sim/costs.h"
 #include "wirewise/sim/simulate.h"
 #include "wirewise/torch/executor.h"
 #include "wirewise/torch/measure.h"
