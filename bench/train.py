@@ -83,8 +83,13 @@ def main():
         cases = {name: cases[name] for name in args.only.split(",")}
     seconds = {name: [] for name in cases}
     for number in range(args.rounds):
-        for name, run in cases.items():
-            seconds[name].append(run())
+        for name, run in list(cases.items()):
+            try:
+                seconds[name].append(run())
+            except subprocess.CalledProcessError as error:
+                print(f"{name} failed and is left out: {error}\n{(error.stderr or '')[-2000:]}", file=sys.stderr)
+                del cases[name], seconds[name]
+                continue
             print(f"round {number + 1}/{args.rounds}: {name:<18} {seconds[name][-1]:.3f} s a step", file=sys.stderr, flush=True)
     median = {name: statistics.median(values) for name, values in seconds.items()}
     ranks = lambda name: 1 if name.endswith("single") else 2
