@@ -43,15 +43,19 @@ void Work::State::run_callbacks() noexcept {
   for (const auto& callback : callbacks) callback(error_);
 }
 
+void Work::State::wait(comm::Level level) { group->wait(*this, level); }
+
+bool Work::State::test() { return group->test(*this); }
+
 void Work::wait_output() {
-  if (state_) state_->group->wait(*state_, comm::Level::kOutput);
+  if (state_) state_->wait(comm::Level::kOutput);
 }
 
 void Work::wait() {
-  if (state_) state_->group->wait(*state_, comm::Level::kComplete);
+  if (state_) state_->wait(comm::Level::kComplete);
 }
 
-bool Work::test() { return !state_ || state_->group->test(*state_); }
+bool Work::test() { return !state_ || state_->test(); }
 
 void Work::then(std::function<void(std::exception_ptr)> callback) {
   if (state_) {

@@ -48,6 +48,10 @@ class Work::State {
   [[nodiscard]] virtual bool may_stage() const noexcept { return false; }
   /// Collectives take a slot; messages don't.
   [[nodiscard]] virtual bool collective() const noexcept { return true; }
+  /// Waits for the level, driving what there is to drive. Throws the operation's error.
+  virtual void wait(comm::Level level);
+  /// Advances without blocking; true once complete. Throws the operation's error.
+  [[nodiscard]] virtual bool test();
 
   [[nodiscard]] bool reached(comm::Level level) const noexcept { return level_.load() >= static_cast<int>(level); }
   void reach(comm::Level level) noexcept { level_.store(static_cast<int>(level)); }
