@@ -230,9 +230,7 @@ void Group::wait(Work::State& operation, Level level) {
         helped = true;
         context().engine.begin_help();
       }
-      cell.sleepers.fetch_add(1);
-      futex_wait(cell.doorbell, bell, kSleep);
-      cell.sleepers.fetch_sub(1);
+      sleep(bell, kSleep);
     }
   }
   if (helped) context().engine.end_help();
@@ -245,6 +243,13 @@ void Group::wait(Work::State& operation, Level level) {
   if (left) context().engine.notify();
   hand_over();
   operation.rethrow();
+}
+
+void Group::sleep(std::uint32_t bell, std::chrono::nanoseconds most) noexcept {
+  RankCell& cell = control_.rank(rank());
+  cell.sleepers.fetch_add(1);
+  futex_wait(cell.doorbell, bell, most);
+  cell.sleepers.fetch_sub(1);
 }
 
 // --- for operations

@@ -28,6 +28,9 @@ namespace wirewise::comm {
 inline constexpr std::size_t kRoundBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kStageBytes = 4 * kRoundBytes;
 
+/// "all_reduce of 1024 float32 (call 7 of world, 'label')".
+[[nodiscard]] std::string describe_call(const Fingerprint& print, const std::string& communicator);
+
 class Group final : public EngineClient, public std::enable_shared_from_this<Group> {
  public:
   Group(Link link, CommunicatorOptions options);
@@ -48,6 +51,13 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   bool test(Work::State& operation);
   void progress();
   void abort(const std::string& reason) noexcept;
+  /// The first failure of any rank, once there is one.
+  [[nodiscard]] std::optional<Error> recorded_failure() const;
+  /// Tells all ranks of a failure, unless there is an earlier one.
+  void record_failure(const Error& error) noexcept;
+  /// For callers that wait for several things: sleeps until a peer moved something since bell() was read, or the time is over.
+  [[nodiscard]] std::uint32_t bell() const noexcept { return control_.rank(rank()).doorbell.load(); }
+  void sleep(std::uint32_t bell, std::chrono::nanoseconds most) noexcept;
   /// Ends this rank's part: operations that are not complete fail, here and at the peers.
   void close() noexcept;
 
@@ -86,8 +96,6 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   void drive(Passed& passed, const Work::State* until, Level level, bool yield_to_waiters);
   void look_for_failure(Passed& passed);
   void check_health(Passed& passed);
-  void record_failure(const Error& error) noexcept;
-  [[nodiscard]] std::optional<Error> recorded_failure() const;
   void fail_all(Passed& passed, const Error& error);
   void settle(const std::shared_ptr<Work::State>& operation, Passed& passed);
   void adopt();

@@ -68,10 +68,12 @@ void copy_text(char (&target)[kSize], const std::string& text) noexcept {
 
 std::string Group::name_of_rank(int r) const {
   const RankIdentity& identity = link_.identities[static_cast<std::size_t>(r)];
-  return "rank " + std::to_string(r) + " (" + identity.host + ", pid " + std::to_string(identity.pid) + ")";
+  return "rank " + std::to_string(identity.number) + " (" + identity.host + ", pid " + std::to_string(identity.pid) + ")";
 }
 
-std::string Group::describe(const Fingerprint& print) const {
+std::string Group::describe(const Fingerprint& print) const { return link_.inner ? print.label : describe_call(print, options_.name); }
+
+std::string describe_call(const Fingerprint& print, const std::string& communicator) {
   std::string text = name_of(print.operation);
   if (print.operation != Operation::kBarrier) {
     text += " of " + std::to_string(print.count) + " " + std::string(wirewise::name_of(print.in));
@@ -83,10 +85,10 @@ std::string Group::describe(const Fingerprint& print) const {
   if (is_message(print.operation)) {
     text += print.operation == Operation::kSend ? " to rank " : " from rank ";
     text += std::to_string(print.root) + " with tag " + std::to_string(static_cast<std::int64_t>(print.hash));
-    text += " (" + options_.name;
+    text += " (" + communicator;
   } else {
     if (print.root >= 0) text += ", root " + std::to_string(print.root);
-    text += " (call " + std::to_string(print.sequence) + " of " + options_.name;
+    text += " (call " + std::to_string(print.sequence) + " of " + communicator;
   }
   if (print.label[0] != 0) text += ", '" + std::string(print.label) + "'";
   return text + ")";

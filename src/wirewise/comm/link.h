@@ -14,6 +14,7 @@ namespace wirewise::comm {
 struct RankIdentity {
   std::string host;
   long pid = 0;
+  int number = 0;  // the rank that errors name: of the communicator that the user sees
 };
 
 /// Tells which ranks have died. Threads have none: a thread can't die alone.
@@ -35,6 +36,7 @@ struct Link {
   std::vector<int> liveness_ranks;  // by rank: its number in `liveness`
   int control_owner = 0;            // the rank whose arena holds the control memory
   std::uint64_t control = 0;        // its offset there
+  bool inner = false;               // serves a communicator across hosts: calls are described by their labels alone
 
   [[nodiscard]] ArenaHeader& arena_header(int r) const noexcept {
     return *reinterpret_cast<ArenaHeader*>(bases[static_cast<std::size_t>(r)]);

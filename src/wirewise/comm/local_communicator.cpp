@@ -361,6 +361,7 @@ std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key, Comm
     if (members[i] == rank()) link.rank = static_cast<int>(i);
     link.bases.push_back(parent.bases[r]);
     link.identities.push_back(parent.identities[r]);
+    link.identities.back().number = static_cast<int>(i);
     link.liveness_ranks.push_back(parent.liveness_ranks[r]);
   }
   link.control_owner = 0;

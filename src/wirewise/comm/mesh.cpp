@@ -23,65 +23,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What ranks put into the store.
-struct Card {
-  int size = 0;
-  long pid = 0;
-  long user = 0;
-  std::string boot;    // equal on one host
-  std::string socket;  // name of the abstract socket
-  std::string cookie;  // what proves that a connection comes from a rank of this store
-  std::string host;
-};
-
-std::string hex(ArenaId id) {
-  std::array<char, 33> text{};
-  std::snprintf(text.data(), text.size(), "%016llx%016llx", static_cast<unsigned long long>(id.high), static_cast<unsigned long long>(id.low));
-  return text.data();
-}
-
-std::string host_name() {
-  char name[256] = "localhost";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
-
-std::string boot_id() {
-  if (const char* const given = std::getenv("WIREWISE_HOST_ID"); given != nullptr && *given != 0) {
-    return std::string("given:") + given;
-  }
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  if (!(file >> id)) id = host_name();
-  return id;
-}
-
-/// Start time of this process, which tells it from an earlier one with its number.
-std::string start_time() {
-  std::ifstream file("/proc/self/stat");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  std::istringstream fields(text.substr(std::min(text.size(), text.rfind(')') + 2)));
-  std::string field;
-  for (int i = 0; i < 20; ++i) fields >> field;
-  return field;
-}
-
-std::string written(const Card& card) {
-  std::ostringstream text;
-  text << card.size << ' ' << card.pid << ' ' << card.user << ' ' << card.boot << ' ' << card.socket << ' ' << card.cookie << ' ' << card.host;
-  return text.str();
-}
-
-Card read_card(const std::string& text, int rank) {
-  Card card;
-  std::istringstream in(text);
-  if (!(in >> card.size >> card.pid >> card.user >> card.boot >> card.socket >> card.cookie >> card.host)) {
-    throw Error(ErrorKind::kStore, "rendezvous: what rank " + std::to_string(rank) + " left in the store can't be read.",
-                "Start all ranks from one build of wirewise, on a store of their own.");
-  }
-  return card;
-}
-
 /// The first message on a connection, with the sender's arena beside it.
 struct Hello {
   char magic[8] = {'w', 'i', 'r', 'e', 'w', 'i', 's', '1'};
@@ -185,30 +126,24 @@ UniqueFd process_handle(long pid) {
   return {};
 }
 
-std::string list_of(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  return text;
-}
-
-/// One meeting: the state that its steps share.
+/// One host's meeting: the state that its steps share. Ranks here are places in `members`.
 class Meeting {
  public:
-  Meeting(Store& store, int rank, int size, std::chrono::milliseconds timeout, const std::string& name)
-      : store_(store), rank_(rank), size_(size), name_(name), timeout_(timeout), deadline_(Clock::now() + timeout) {
-    link_.rank = rank;
-    link_.size = size;
-    link_.context = ProcessContext::get(size);
-    peers_.resize(static_cast<std::size_t>(size));
-    files_.resize(static_cast<std::size_t>(size));
-    hellos_.resize(static_cast<std::size_t>(size));
+  Meeting(const Cards& cards, const std::vector<int>& members, UniqueFd listener)
+      : cards_(cards), members_(members), size_(static_cast<int>(members.size())), listener_(std::move(listener)) {
+    rank_ = static_cast<int>(std::find(members.begin(), members.end(), cards.rank) - members.begin());
+    link_.rank = rank_;
+    link_.size = size_;
+    link_.context = ProcessContext::get(size_);
+    peers_.resize(members.size());
+    files_.resize(members.size());
+    hellos_.resize(members.size());
   }
 
   Link run() {
-    claim_rank();
-    listen();
-    show_card();
-    read_cards();
+    for (int r = 0; r < size_; ++r) {
+      if (card(r).user != cards_.own().user) refuse_user(r, card(r).user);
+    }
     make_control();
     try {
       join();
@@ -223,85 +158,7 @@ class Meeting {
   }
 
  private:
-  [[nodiscard]] std::string who(int r) const {
-    const Card& card = cards_[static_cast<std::size_t>(r)];
-    return "rank " + std::to_string(r) + " (" + card.host + ", pid " + std::to_string(card.pid) + ")";
-  }
-
-  /// One process a rank. A process may make several communicators of one name in turn: each is a generation of its own.
-  void claim_rank() {
-    const std::string key = "claim/" + std::to_string(rank_);
-    generation_ = store_.add(key, 1);
-    const std::string me = host_name() + " " + std::to_string(::getpid()) + " " + start_time();
-    store_.set(key + "/" + std::to_string(generation_), me);
-    if (generation_ == 1) return;
-    const std::string before = store_.get(key + "/" + std::to_string(generation_ - 1), timeout_);
-    if (before == me) return;
-    std::istringstream words(before);
-    std::string host;
-    std::string pid;
-    words >> host >> pid;
-    throw bad_input("rendezvous: rank " + std::to_string(rank_) + " of " + name_ + " is taken by " + host + ", pid " + pid + "; this is pid " +
-                        std::to_string(::getpid()) + ".",
-                    "Give each process a rank of its own, and each run a store of its own.");
-  }
-
-  [[nodiscard]] std::string card_key(int r) const { return "card/" + std::to_string(generation_) + "/" + std::to_string(r); }
-
-  void listen() {
-    listener_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!listener_.valid()) fail_system("can't open a socket");
-    own_.socket = "wirewise-" + hex(random_id());
-    socklen_t length = 0;
-    const sockaddr_un address = address_of(own_.socket, length);
-    if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 || ::listen(listener_.get(), size_ + 8) != 0) {
-      fail_system("can't listen on a Unix socket");
-    }
-  }
-
-  void show_card() {
-    own_.size = size_;
-    own_.pid = ::getpid();
-    own_.user = static_cast<long>(::geteuid());
-    own_.boot = boot_id();
-    own_.cookie = hex(random_id());
-    own_.host = host_name();
-    store_.set(card_key(rank_), written(own_));
-  }
-
-  void read_cards() {
-    std::vector<int> absent;
-    for (int r = 0; r < size_; ++r) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
-      try {
-        const Card card = read_card(store_.get(card_key(r), std::max(left, std::chrono::milliseconds(1))), r);
-        if (card.size != size_) {
-          throw Error(ErrorKind::kMismatch,
-                      "rendezvous: rank " + std::to_string(r) + " (" + card.host + ", pid " + std::to_string(card.pid) + ") counts " +
-                          std::to_string(card.size) + " ranks, rank " + std::to_string(rank_) + " (" + own_.host + ", pid " +
-                          std::to_string(own_.pid) + ") counts " + std::to_string(size_) + ".",
-                      "Start all ranks with one size.");
-        }
-        if (card.boot != own_.boot) {
-          throw Error(ErrorKind::kFailed,
-                      "rendezvous: rank " + std::to_string(r) + " is on host " + card.host + ", rank " + std::to_string(rank_) + " on host " +
-                          own_.host + "; this communicator joins ranks of one host.",
-                      "Start all ranks on one host.");
-        }
-        cards_.push_back(card);
-        if (card.user != own_.user) refuse_user(r, card.user);
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::kTimeout) throw;
-        absent.push_back(r);
-        cards_.emplace_back();
-      }
-    }
-    if (absent.empty()) return;
-    throw Error(ErrorKind::kTimeout,
-                "rendezvous: " + list_of(absent) + " of " + std::to_string(size_) + " did not come to " + name_ + " within " +
-                    std::to_string(timeout_.count()) + " ms.",
-                "See whether those ranks were started, with the same store, and what they say.");
-  }
+  [[nodiscard]] const Card& card(int r) const noexcept { return cards_.of(members_[static_cast<std::size_t>(r)]); }
 
   void make_control() {
     if (rank_ != 0) return;
@@ -313,7 +170,7 @@ class Meeting {
 
   [[nodiscard]] Hello hello_to(int r) const {
     Hello hello;
-    std::memcpy(hello.cookie, cards_[static_cast<std::size_t>(r)].cookie.data(), sizeof hello.cookie);
+    std::memcpy(hello.cookie, card(r).cookie.data(), sizeof hello.cookie);
     hello.rank = rank_;
     hello.arena = link_.context->arena.id();
     hello.arena_bytes = link_.context->arena.size();
@@ -324,12 +181,12 @@ class Meeting {
   /// Cards tell it to both sides in time; the kernel's word is what counts.
   void check_user(int socket, int r) const {
     const auto user = static_cast<long>(credentials_of(socket).uid);
-    if (user != own_.user) refuse_user(r, user);
+    if (user != cards_.own().user) refuse_user(r, user);
   }
 
   [[noreturn]] void refuse_user(int r, long user) const {
     throw Error(ErrorKind::kFailed,
-                "rendezvous: " + who(r) + " runs as user " + std::to_string(user) + ", this rank as user " + std::to_string(own_.user) + ".",
+                "rendezvous: " + cards_.who(members_[static_cast<std::size_t>(r)]) + " runs as user " + std::to_string(user) + ", this rank as user " + std::to_string(cards_.own().user) + ".",
                 "Run all ranks as one user.");
   }
 
@@ -342,8 +199,8 @@ class Meeting {
   }
 
   [[noreturn]] void lost(int r) const {
-    throw Error(Clock::now() >= deadline_ ? ErrorKind::kTimeout : ErrorKind::kPeerLost,
-                "rendezvous: " + who(r) + " came to " + name_ + ", but did not join" + (Clock::now() >= deadline_ ? " in time." : "; it has gone."),
+    throw Error(Clock::now() >= cards_.deadline ? ErrorKind::kTimeout : ErrorKind::kPeerLost,
+                "rendezvous: " + cards_.who(members_[static_cast<std::size_t>(r)]) + " came to " + cards_.name + ", but did not join" + (Clock::now() >= cards_.deadline ? " in time." : "; it has gone."),
                 "Look at that rank's own output for its reason.");
   }
 
@@ -355,13 +212,13 @@ class Meeting {
       UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
       if (!socket.valid()) fail_system("can't open a socket");
       socklen_t length = 0;
-      const sockaddr_un address = address_of(cards_[static_cast<std::size_t>(r)].socket, length);
+      const sockaddr_un address = address_of(card(r).socket, length);
       int failed = 0;
       do failed = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length);
       while (failed != 0 && errno == EINTR);
       if (failed != 0) {
         if (errno == ECONNREFUSED) lost(r);
-        fail_system("can't reach " + who(r));
+        fail_system("can't reach " + cards_.who(members_[static_cast<std::size_t>(r)]));
       }
       check_user(socket.get(), r);
       if (!send_hello(socket.get(), hello_to(r), arena)) lost(r);
@@ -372,8 +229,8 @@ class Meeting {
     }
     for (int r = 0; r < rank_; ++r) {
       auto& socket = sockets[static_cast<std::size_t>(r)];
-      auto answer = receive_hello(socket.get(), deadline_);
-      if (!answer || std::memcmp(answer->first.cookie, own_.cookie.data(), sizeof answer->first.cookie) != 0) lost(r);
+      auto answer = receive_hello(socket.get(), cards_.deadline);
+      if (!answer || std::memcmp(answer->first.cookie, cards_.own().cookie.data(), sizeof answer->first.cookie) != 0) lost(r);
       keep(r, std::move(socket), answer->first, std::move(answer->second));
     }
     if (rank_ != 0) link_.control = hellos_[0].control;
@@ -384,17 +241,17 @@ class Meeting {
     UniqueFd socket;
     for (;;) {
       pollfd wait{listener_.get(), POLLIN, 0};
-      ::poll(&wait, 1, std::min(remaining_ms(deadline_), 100));
+      ::poll(&wait, 1, std::min(remaining_ms(cards_.deadline), 100));
       socket.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (socket.valid()) break;
       if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) fail_system("can't accept a peer");
       for (int r = rank_ + 1; r < size_; ++r) {
         if (peers_[static_cast<std::size_t>(r)].socket.valid()) continue;
-        if (Clock::now() >= deadline_ || gone(r)) lost(r);
+        if (Clock::now() >= cards_.deadline || gone(r)) lost(r);
       }
     }
-    auto hello = receive_hello(socket.get(), std::min(deadline_, Clock::now() + std::chrono::seconds(1)));
-    if (!hello || std::memcmp(hello->first.cookie, own_.cookie.data(), sizeof hello->first.cookie) != 0) return false;
+    auto hello = receive_hello(socket.get(), std::min(cards_.deadline, Clock::now() + std::chrono::seconds(1)));
+    if (!hello || std::memcmp(hello->first.cookie, cards_.own().cookie.data(), sizeof hello->first.cookie) != 0) return false;
     const int r = hello->first.rank;
     if (r <= rank_ || r >= size_ || peers_[static_cast<std::size_t>(r)].socket.valid()) return false;
     check_user(socket.get(), r);
@@ -405,7 +262,7 @@ class Meeting {
 
   /// A rank that has shown its card and ended. (Within one PID namespace; else the deadline tells.)
   [[nodiscard]] bool gone(int r) const {
-    const long pid = cards_[static_cast<std::size_t>(r)].pid;
+    const long pid = card(r).pid;
     std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
     const std::string text((std::istreambuf_iterator<char>(status)), {});
     const std::size_t end = text.rfind(')');
@@ -415,7 +272,7 @@ class Meeting {
   void map_arenas() {
     for (int r = 0; r < size_; ++r) {
       const auto i = static_cast<std::size_t>(r);
-      link_.identities.push_back({cards_[i].host, cards_[i].pid});
+      link_.identities.push_back({card(r).host, card(r).pid, members_[i]});
       if (r == rank_) {
         link_.bases.push_back(link_.context->arena.base());
         continue;
@@ -426,17 +283,12 @@ class Meeting {
     }
   }
 
-  Store& store_;
-  int rank_;
-  int size_;
-  std::string name_;
-  std::chrono::milliseconds timeout_;
-  Clock::time_point deadline_;
-  std::int64_t generation_ = 0;
+  const Cards& cards_;
+  const std::vector<int>& members_;
+  int rank_ = 0;
+  int size_ = 0;
   Link link_;
   UniqueFd listener_;
-  Card own_;
-  std::vector<Card> cards_;
   std::vector<Mesh::Peer> peers_;
   std::vector<Hello> hellos_;
   std::vector<UniqueFd> files_;
@@ -464,8 +316,19 @@ std::vector<int> Mesh::dead() {
   return gone;
 }
 
-Link meet_processes(Store& store, int rank, int size, std::chrono::milliseconds timeout, const std::string& name) {
-  return Meeting(store, rank, size, timeout, name).run();
+UniqueFd listen_for_peers(const Card& own) {
+  UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener.valid()) fail_system("can't open a socket");
+  socklen_t length = 0;
+  const sockaddr_un address = address_of(own.socket, length);
+  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 || ::listen(listener.get(), own.size + 8) != 0) {
+    fail_system("can't listen on a Unix socket");
+  }
+  return listener;
+}
+
+Link join_host(const Cards& cards, const std::vector<int>& members, UniqueFd listener) {
+  return Meeting(cards, members, std::move(listener)).run();
 }
 
 }  // namespace wirewise::comm

@@ -1,12 +1,23 @@
-// make_communicator: ranks as processes of one host.
+// make_communicator: ranks as processes, of one host or several.
 #include <memory>
 #include <string>
 
 #include "wirewise/base/error.h"
+#include "wirewise/comm/cards.h"
+#include "wirewise/comm/host_map.h"
 #include "wirewise/comm/local_communicator.h"
 #include "wirewise/comm/mesh.h"
 
 namespace wirewise {
+namespace {
+
+comm::HostMap hosts_of(const comm::Cards& cards) {
+  std::vector<std::string> ids;
+  for (const comm::Card& card : cards.all) ids.push_back(card.host_id);
+  return comm::HostMap(ids);
+}
+
+}  // namespace
 
 std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store> store, int rank, int size, CommunicatorOptions options) {
   if (size < 1 || rank < 0 || rank >= size) {
@@ -15,7 +26,17 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store> store, in
   }
   if (store == nullptr) throw bad_input("communicator: there is no store.", "Pass the store that the ranks meet in.");
   PrefixStore prefixed(options.name + "/", std::move(store));
-  return std::make_unique<comm::LocalCommunicator>(comm::meet_processes(prefixed, rank, size, options.timeout, options.name), options);
+  comm::Card own = comm::make_card(size);
+  comm::UniqueFd listener = comm::listen_for_peers(own);
+  const comm::Cards cards = comm::exchange_cards(prefixed, rank, std::move(own), options.timeout, options.name);
+  const comm::HostMap hosts = hosts_of(cards);
+  if (hosts.count() > 1) {
+    const int other = hosts.members(hosts.host_of(rank) == 0 ? 1 : 0).front();
+    throw Error(ErrorKind::kFailed,
+                "rendezvous: " + cards.who(other) + " is on another host than " + cards.who(rank) + "; this communicator joins ranks of one host.",
+                "Start all ranks on one host.");
+  }
+  return std::make_unique<comm::LocalCommunicator>(comm::join_host(cards, hosts.members(0), std::move(listener)), options);
 }
 
 }  // namespace wirewise

@@ -30,7 +30,7 @@ ReduceOperation::ReduceOperation(std::shared_ptr<Group> owner, const Fingerprint
   std::vector<std::uint64_t> words;
   for (const ReducePlanPart& plan : parts) {
     Part part{plan, plan.count, plan.count};
-    if (scatters) part.total = ranks * plan.count;
+    if (scatters) part.total = plan.total.value_or(ranks * plan.count);
     if (!scatters && !replicated) part.slice = round_up((plan.count + ranks - 1) / ranks, kAlignment / size_of(plan.kind.in));
     const std::uint64_t in = place_of(plan.in, part.total * size_of(plan.kind.in));
     std::uint64_t out = kEverything;

@@ -5,6 +5,7 @@
 // rounds. A small all_reduce is reduced by every rank from staged inputs: one meeting instead of two.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "wirewise/comm/collective.h"
@@ -17,6 +18,7 @@ struct ReducePlanPart {
   std::byte* out = nullptr;
   std::size_t count = 0;  // elements of a slice (reduce_scatter), of the whole (all_reduce, reduce)
   ReduceKind kind;
+  std::optional<std::size_t> total = {};  // reduce_scatter: elements of the input where the last slices are shorter or empty
 };
 
 class ReduceOperation final : public Collective {

@@ -26,8 +26,10 @@ std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int size, C
     link.size = size;
     link.context = context;
     link.bases.assign(ranks, context->arena.base());
-    link.identities.assign(ranks, {host, static_cast<long>(::getpid())});
-    for (int i = 0; i < size; ++i) link.liveness_ranks.push_back(i);
+    for (int i = 0; i < size; ++i) {
+      link.identities.push_back({host, static_cast<long>(::getpid()), i});
+      link.liveness_ranks.push_back(i);
+    }
     link.control = static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - context->arena.base());
     communicators.push_back(std::make_unique<comm::LocalCommunicator>(std::move(link), options));
   }

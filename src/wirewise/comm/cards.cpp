@@ -1,0 +1,163 @@
+#include "wirewise/comm/cards.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "wirewise/base/error.h"
+
+namespace wirewise::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What tells hosts apart: the running kernel and the network namespace, since ranks meet on abstract sockets, which end with it.
+std::string host_id() {
+  if (const char* const given = std::getenv("WIREWISE_HOST_ID"); given != nullptr && *given != 0) {
+    std::string id = std::string("given:") + given;
+    std::replace_if(id.begin(), id.end(), [](unsigned char c) { return c <= ' '; }, '_');  // cards are words
+    return id;
+  }
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  if (!(file >> id)) id = host_name();
+  std::array<char, 64> space{};
+  const ssize_t length = ::readlink("/proc/self/ns/net", space.data(), space.size() - 1);
+  return length > 0 ? id + "/" + std::string(space.data(), static_cast<std::size_t>(length)) : id;
+}
+
+/// Start time of this process, which tells it from an earlier one with its number.
+std::string start_time() {
+  std::ifstream file("/proc/self/stat");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::istringstream fields(text.substr(std::min(text.size(), text.rfind(')') + 2)));
+  std::string field;
+  for (int i = 0; i < 20; ++i) fields >> field;
+  return field;
+}
+
+std::string written(const Card& card) {
+  std::ostringstream text;
+  text << card.size << ' ' << card.pid << ' ' << card.user << ' ' << card.host_id << ' ' << card.socket << ' ' << card.cookie << ' ' << card.host;
+  return text.str();
+}
+
+Card read_card(const std::string& text, int rank) {
+  Card card;
+  std::istringstream in(text);
+  if (!(in >> card.size >> card.pid >> card.user >> card.host_id >> card.socket >> card.cookie >> card.host)) {
+    throw Error(ErrorKind::kStore, "rendezvous: what rank " + std::to_string(rank) + " left in the store can't be read.",
+                "Start all ranks from one build of wirewise, on a store of their own.");
+  }
+  return card;
+}
+
+std::string list_of(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return text;
+}
+
+/// One process a rank. A process may make several communicators of one name in turn: each is a generation of its own.
+std::int64_t claim_rank(Store& store, int rank, std::chrono::milliseconds timeout, const std::string& name) {
+  const std::string key = "claim/" + std::to_string(rank);
+  const std::int64_t generation = store.add(key, 1);
+  const std::string me = host_name() + " " + std::to_string(::getpid()) + " " + start_time();
+  store.set(key + "/" + std::to_string(generation), me);
+  if (generation == 1) return generation;
+  const std::string before = store.get(key + "/" + std::to_string(generation - 1), timeout);
+  if (before == me) return generation;
+  std::istringstream words(before);
+  std::string host;
+  std::string pid;
+  words >> host >> pid;
+  throw bad_input("rendezvous: rank " + std::to_string(rank) + " of " + name + " is taken by " + host + ", pid " + pid + "; this is pid " +
+                      std::to_string(::getpid()) + ".",
+                  "Give each process a rank of its own, and each run a store of its own.");
+}
+
+/// Hands over what each rank has set under `key`; Timeout naming those that have not by the deadline.
+void read_all(Store& store, const Cards& cards, int size, const std::string& key, const std::function<void(int, std::string)>& take) {
+  std::vector<int> absent;
+  for (int r = 0; r < size; ++r) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(cards.deadline - Clock::now());
+    try {
+      take(r, store.get(key + std::to_string(r), std::max(left, std::chrono::milliseconds(1))));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTimeout) throw;
+      absent.push_back(r);
+    }
+  }
+  if (absent.empty()) return;
+  throw Error(ErrorKind::kTimeout,
+              "rendezvous: " + list_of(absent) + " of " + std::to_string(size) + " did not come to " + cards.name + " within " +
+                  std::to_string(cards.timeout.count()) + " ms.",
+              "See whether those ranks were started, with the same store, and what they say.");
+}
+
+}  // namespace
+
+std::string hex(ArenaId id) {
+  std::array<char, 33> text{};
+  std::snprintf(text.data(), text.size(), "%016llx%016llx", static_cast<unsigned long long>(id.high), static_cast<unsigned long long>(id.low));
+  return text.data();
+}
+
+std::string host_name() {
+  char name[256] = "localhost";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::string Cards::who(int r) const {
+  return "rank " + std::to_string(r) + " (" + of(r).host + ", pid " + std::to_string(of(r).pid) + ")";
+}
+
+Card make_card(int size) {
+  Card card;
+  card.size = size;
+  card.pid = ::getpid();
+  card.user = static_cast<long>(::geteuid());
+  card.host_id = host_id();
+  card.socket = "wirewise-" + hex(random_id());
+  card.cookie = hex(random_id());
+  card.host = host_name();
+  return card;
+}
+
+Cards exchange_cards(Store& store, int rank, Card own, std::chrono::milliseconds timeout, const std::string& name) {
+  Cards cards;
+  cards.rank = rank;
+  cards.name = name;
+  cards.timeout = timeout;
+  cards.deadline = Clock::now() + timeout;
+  cards.generation = claim_rank(store, rank, timeout, name);
+  const std::string key = "card/" + std::to_string(cards.generation) + "/";
+  store.set(key + std::to_string(rank), written(own));
+  read_all(store, cards, own.size, key, [&](int r, const std::string& text) {
+    cards.all.push_back(read_card(text, r));
+    const int theirs = cards.of(r).size;
+    if (theirs == own.size) return;
+    throw Error(ErrorKind::kMismatch,
+                "rendezvous: " + cards.who(r) + " counts " + std::to_string(theirs) + " ranks, rank " + std::to_string(rank) + " (" + own.host +
+                    ", pid " + std::to_string(own.pid) + ") counts " + std::to_string(own.size) + ".",
+                "Start all ranks with one size.");
+  });
+  return cards;
+}
+
+std::vector<std::string> exchange_texts(Store& store, const Cards& cards, const std::string& what, const std::string& text) {
+  const std::string key = what + "/" + std::to_string(cards.generation) + "/";
+  store.set(key + std::to_string(cards.rank), text);
+  std::vector<std::string> texts;
+  read_all(store, cards, cards.size(), key, [&](int, std::string theirs) { texts.push_back(std::move(theirs)); });
+  return texts;
+}
+
+}  // namespace wirewise::comm
