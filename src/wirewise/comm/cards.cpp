@@ -140,8 +140,9 @@ Cards exchange_cards(Store& store, int rank, Card own, std::chrono::milliseconds
   cards.generation = claim_rank(store, rank, timeout, name);
   const std::string key = "card/" + std::to_string(cards.generation) + "/";
   store.set(key + std::to_string(rank), written(own));
+  cards.all.resize(static_cast<std::size_t>(own.size));
   read_all(store, cards, own.size, key, [&](int r, const std::string& text) {
-    cards.all.push_back(read_card(text, r));
+    cards.all[static_cast<std::size_t>(r)] = read_card(text, r);
     const int theirs = cards.of(r).size;
     if (theirs == own.size) return;
     throw Error(ErrorKind::kMismatch,
