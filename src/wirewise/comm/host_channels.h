@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "wirewise/comm/link.h"
+#include "wirewise/comm/channels.h"
 
 namespace wirewise::comm {
 
@@ -21,7 +21,7 @@ struct ChannelAddress {
   std::string cookie;  // 32 hex digits; never logged
 };
 
-class HostChannels final : public Liveness {
+class HostChannels final : public Channels {
  public:
   class Listening;  // bound to one address, not yet connected
 
@@ -39,9 +39,9 @@ class HostChannels final : public Liveness {
   [[nodiscard]] std::vector<int> dead() override;
   /// Sends a message (up to 64 KiB) to one rank, or to all with kAnyPeer. Never blocks: what a peer doesn't take in is kept for later
   /// calls of any function here. From any thread.
-  void tell(int peer, std::string_view message) noexcept;
+  void tell(int peer, std::string_view message) noexcept override;
   /// Messages that came since the last call, with their senders. Never blocks.
-  [[nodiscard]] std::vector<std::pair<int, std::string>> heard();
+  [[nodiscard]] std::vector<std::pair<int, std::string>> heard() override;
 
   struct State;  // private to host_channels.cpp
   explicit HostChannels(std::unique_ptr<State> state);

@@ -37,6 +37,8 @@ class LocalCommunicator final : public Communicator {
   [[nodiscard]] void* allocate_shared(std::size_t bytes) override;
   void free_shared(void* pointer) noexcept override;
 
+  [[nodiscard]] const std::shared_ptr<Group>& group() const noexcept { return group_; }
+
   using Communicator::all_gather;
   using Communicator::all_reduce;
   using Communicator::reduce_scatter;

@@ -5,11 +5,15 @@
 namespace wirewise {
 
 Work::State::State(std::shared_ptr<comm::Group> owner, const comm::Fingerprint& print, CallOptions options)
-    : group(std::move(owner)),
-      fingerprint(print),
+    : State(print, std::move(options), owner->options().timeout) {
+  group = std::move(owner);
+}
+
+Work::State::State(const comm::Fingerprint& print, CallOptions options, std::chrono::milliseconds default_timeout)
+    : fingerprint(print),
       label(std::move(options.label)),
       background(options.progress == CallOptions::Progress::kBackground),
-      timeout(options.timeout.count() > 0 ? options.timeout : group->options().timeout) {
+      timeout(options.timeout.count() > 0 ? options.timeout : default_timeout) {
   fingerprint.set_label(label);
   deadline = std::chrono::steady_clock::now() + timeout;
 }

@@ -30,6 +30,8 @@ namespace wirewise {
 class Work::State {
  public:
   State(std::shared_ptr<comm::Group> group, const comm::Fingerprint& fingerprint, CallOptions options);
+  /// Of an operation that another than a Group drives.
+  State(const comm::Fingerprint& fingerprint, CallOptions options, std::chrono::milliseconds default_timeout);
   virtual ~State() = default;
   State(const State&) = delete;
   State& operator=(const State&) = delete;

@@ -21,20 +21,20 @@ const ReduceKernels& best_kernels() noexcept {
   return portable_kernels();
 }
 
-const ReduceKernels& kernels() noexcept {
-  static const ReduceKernels& chosen = best_kernels();
-  return chosen;
-}
-
 std::size_t index(DType dtype) noexcept { return static_cast<std::size_t>(dtype); }
 
 bool is_half(DType dtype) noexcept { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
 ReduceKernels::Combine combine_of(const ReduceKind& kind) noexcept {
-  return kernels().combine[index(kind.in)][static_cast<std::size_t>(kind.op)];
+  return reduce_kernels().combine[index(kind.in)][static_cast<std::size_t>(kind.op)];
 }
 
 }  // namespace
+
+const ReduceKernels& reduce_kernels() noexcept {
+  static const ReduceKernels& chosen = best_kernels();
+  return chosen;
+}
 
 void check_reduce_kind(const ReduceKind& kind, const char* operation) {
   const std::string who = std::string(operation) + ": ";
@@ -58,7 +58,7 @@ void reduce(const ReduceKind& kind, std::span<const std::byte* const> sources, s
   if (targets.empty() || sources.empty()) return;
   const ReduceKernels::Combine combine = combine_of(kind);
   const bool widened = kind.out != kind.in;
-  const ReduceKernels::Finish finish = widened ? kernels().finish_float32[index(kind.in)] : kernels().finish[index(kind.in)];
+  const ReduceKernels::Finish finish = widened ? reduce_kernels().finish_float32[index(kind.in)] : reduce_kernels().finish[index(kind.in)];
   const int ranks = static_cast<int>(sources.size());
   const int divisor = kind.op == Reduction::kAverage ? ranks : 0;
   const std::size_t out_size = size_of(kind.out);
@@ -99,7 +99,7 @@ void take_over(const ReduceKind& kind, std::byte* out, const std::byte* result, 
     std::memcpy(out, result, count * size_of(kind.out));
     return;
   }
-  kernels().finish[index(DType::kFloat32)](out, result, count, 0, true);
+  reduce_kernels().finish[index(DType::kFloat32)](out, result, count, 0, true);
 }
 
 }  // namespace wirewise::comm

@@ -24,6 +24,8 @@ struct ReduceKernels {
   std::array<Finish, kTypes> finish_float32{};  // 16-bit floats unrounded
 };
 
+/// The best that this processor runs.
+[[nodiscard]] const ReduceKernels& reduce_kernels() noexcept;
 [[nodiscard]] const ReduceKernels& portable_kernels() noexcept;
 #if defined(__x86_64__)
 [[nodiscard]] const ReduceKernels& avx2_kernels() noexcept;

@@ -1,0 +1,21 @@
+// What ranks of different hosts tell each other beside their operations: that they live, what failed, who has entered a call.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "wirewise/comm/link.h"
+
+namespace wirewise::comm {
+
+class Channels : public Liveness {
+ public:
+  /// Sends a message (up to 64 KiB) to one rank, or to all with kAnyPeer. Never blocks. From any thread.
+  virtual void tell(int peer, std::string_view message) noexcept = 0;
+  /// Messages that came since the last call, with their senders. Never blocks.
+  [[nodiscard]] virtual std::vector<std::pair<int, std::string>> heard() = 0;
+};
+
+}  // namespace wirewise::comm
