@@ -61,6 +61,7 @@ int run(std::vector<std::string> arguments) {
   app.set_version_flag("--version", std::string("wirewise ") + WIREWISE_VERSION);
   register_train(app, exit);
   register_launch(app, exit, program);
+  register_bench(app, exit);
   register_ckpt(app, exit);
   register_env(app, exit);
   try {

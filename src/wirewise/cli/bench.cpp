@@ -1,0 +1,217 @@
+// `wirewise bench`: how fast collectives are on this machine, and what share of its memory's speed that is. Starts its own ranks where no
+// launcher did.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "wirewise/base/error.h"
+#include "wirewise/base/log.h"
+#include "wirewise/base/nearest.h"
+#include "wirewise/base/rank_env.h"
+#include "wirewise/base/text.h"
+#include "wirewise/cli/bench_case.h"
+#include "wirewise/cli/bench_memory.h"
+#include "wirewise/cli/bench_pattern.h"
+#include "wirewise/cli/bench_report.h"
+#include "wirewise/cli/bench_sizes.h"
+#include "wirewise/cli/bench_store.h"
+#include "wirewise/cli/commands.h"
+#include "wirewise/cli/launcher.h"
+#include "wirewise/cli/report.h"
+
+namespace wirewise {
+namespace {
+
+using bench::Case;
+using bench::Op;
+using bench::Result;
+
+struct Arguments {
+  int ranks = 0;  // 0: not given
+  std::string op = "all_reduce";
+  std::string sizes = "8:64M:x8";
+  std::string dtype = "float32";
+  std::string redop = "sum";
+  std::string device = "cpu";
+  int root = 0;
+  int iterations = 0;
+  int warmup = -1;
+  bool private_memory = false;
+  bool cold = false;
+  bool json = false;
+};
+
+/// Read once before any rank starts, so that a mistake is said once.
+struct Request {
+  std::vector<Op> ops;
+  std::vector<Bytes> sizes;
+  std::vector<DType> dtypes;
+  Reduction redop = Reduction::kSum;
+};
+
+Request read_request(const Arguments& arguments, int ranks) {
+  Request request;
+  if (arguments.device != "cpu") {
+    throw bad_input(arguments.device == "cuda" ? "--device cuda needs the CUDA library of wirewise, which this build does not have."
+                                               : "unknown device " + printable(arguments.device) + ".",
+                    "Use --device cpu.");
+  }
+  request.ops = bench::parse_ops(arguments.op);
+  request.sizes = bench::parse_sizes(arguments.sizes);
+  request.redop = bench::parse_reduction(arguments.redop);
+  for (const std::string& name : split(arguments.dtype, ',')) {
+    const auto dtype = parse_dtype(name);
+    if (!dtype) {
+      const std::vector<std::string> known{"float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool"};
+      throw bad_input("--dtype: \"" + printable(name) + "\" is no type.", suggest(name, known));
+    }
+    request.dtypes.push_back(*dtype);
+  }
+  if (request.dtypes.empty()) throw bad_input("--dtype is empty.", "Name a type, such as float32.");
+  for (const Op op : request.ops) {
+    for (const DType dtype : request.dtypes) {
+      if (bench::reduces(op) && !bench::is_defined(dtype, request.redop)) {
+        throw bad_input("--redop " + arguments.redop + " of " + std::string(name_of(dtype)) + " doesn't exist.",
+                        "Averages are for numbers, bitwise reductions for integers and bool.");
+      }
+    }
+  }
+  if (arguments.root >= ranks) {
+    throw bad_input("--root " + std::to_string(arguments.root) + " is none of the " + std::to_string(ranks) + " ranks.", "Ranks count from 0.");
+  }
+  return request;
+}
+
+/// The same command for a rank of its own.
+std::vector<std::string> rank_command(const Arguments& arguments) {
+  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "bench"};
+  const auto add = [&](const char* flag, const std::string& value) { command.push_back(std::string(flag) + "=" + value); };
+  add("--op", arguments.op);
+  add("--sizes", arguments.sizes);
+  add("--dtype", arguments.dtype);
+  add("--redop", arguments.redop);
+  add("--device", arguments.device);
+  add("--root", std::to_string(arguments.root));
+  if (arguments.iterations > 0) add("--iters", std::to_string(arguments.iterations));
+  if (arguments.warmup >= 0) add("--warmup", std::to_string(arguments.warmup));
+  if (arguments.private_memory) command.emplace_back("--private");
+  if (arguments.cold) command.emplace_back("--cold");
+  if (arguments.json) command.emplace_back("--json");
+  return command;
+}
+
+std::string preamble(const Arguments& arguments, const bench::Plan& plan, const bench::MemoryLimit& limit, int ranks) {
+  char text[512];
+  std::snprintf(text, sizeof text,
+                "# %d ranks on one host; buffers in %s memory, %s\n"
+                "# memory, all ranks at once (GB/s): read %.1f, write %.1f, copy %.1f (each byte read and written); last-level cache %s\n",
+                ranks, plan.shared ? "shared" : "ordinary",
+                arguments.cold ? "other ones in every iteration, past the last-level cache" : "the same in every iteration", limit.read / 1e9,
+                limit.write / 1e9, limit.copy / 1e9, format_bytes(plan.cache).c_str());
+  return text;
+}
+
+/// Prints to standard output at once, so that a reader sees each case as it is done.
+void print(const std::string& text) {
+  std::cout << text << std::flush;
+  if (!std::cout) throw Error(ErrorKind::kFailed, "standard output is closed.", "Keep its reader alive until the end.");
+}
+
+int run_rank(const Arguments& arguments, const Request& request, const RankEnvironment& environment) {
+  if (environment.ranks > 1) set_log_rank(environment.rank);
+  std::unique_ptr<Communicator> communicator;
+  if (environment.ranks > 1) {
+    CommunicatorOptions options;
+    options.name = "bench";
+    communicator = make_communicator(bench::meet_ranks(environment), environment.rank, environment.ranks, options);
+  } else {
+    communicator = std::move(make_thread_communicators(1).front());
+  }
+  const int ranks = communicator->size();
+  const bool speaks = communicator->rank() == 0;
+  bench::Plan plan;
+  plan.iterations = arguments.iterations;
+  plan.warmup = arguments.warmup;
+  plan.shared = !arguments.private_memory;
+  plan.cold = arguments.cold;
+  plan.cache = bench::last_level_cache();
+  const bench::MemoryLimit limit = bench::measure_memory(*communicator);
+  if (speaks) (arguments.json ? std::cerr : std::cout) << preamble(arguments, plan, limit, ranks) << std::flush;
+
+  std::vector<Result> results;
+  for (const Op op : request.ops) {
+    if (speaks && !arguments.json) print("#\n# " + std::string(bench::name_of(op)) + "\n" + bench::table_header());
+    for (const DType dtype : request.dtypes) {
+      for (const Bytes size : op == Op::kBarrier ? std::vector<Bytes>{0} : request.sizes) {
+        std::optional<Result> forms[2];
+        for (const bool in_place : {false, true}) {
+          if (!bench::has_form(op, in_place)) continue;
+          const Case what{op, dtype, request.redop, size, arguments.root, in_place};
+          forms[in_place ? 1 : 0] = bench::run_case(*communicator, what, plan, limit);
+          results.push_back(*forms[in_place ? 1 : 0]);
+          if (speaks && arguments.json) print(bench::json_line(results.back()) + "\n");
+        }
+        if (speaks && !arguments.json) print(bench::table_row(forms[0], forms[1]));
+      }
+      if (op == Op::kBarrier) break;  // it has no elements
+    }
+  }
+  if (speaks && !arguments.json) print("#\n" + bench::footer(results));
+  if (speaks) {
+    for (const std::string& warning : bench::monotone_warnings(results, ranks, plan.cold ? 0 : plan.cache)) std::cerr << "warning: " << warning << '\n';
+  }
+  std::size_t wrong = 0;
+  for (const Result& result : results) wrong += result.wrong;
+  communicator->barrier().wait();
+  if (wrong == 0) return 0;
+  if (speaks) print_error(std::to_string(wrong) + " elements of results were wrong. The memory or the collectives of this machine are broken.");
+  return exit_code(ErrorKind::kFailed);
+}
+
+int run_bench(const Arguments& arguments) {
+  RankEnvironment environment = read_rank_environment();
+  const bool launched = environment.launcher != Launcher::kNone;
+  if (launched && arguments.ranks > 0 && arguments.ranks != environment.ranks) {
+    throw bad_input("--ranks " + std::to_string(arguments.ranks) + " differs from the " + std::to_string(environment.ranks) + " ranks that " +
+                        std::string(name_of(environment.launcher)) + " started.",
+                    "Leave --ranks out under a launcher.");
+  }
+  const int ranks = launched ? environment.ranks : arguments.ranks > 0 ? arguments.ranks : 2;
+  const Request request = read_request(arguments, ranks);
+  if (launched || ranks == 1) return run_rank(arguments, request, environment);
+  LaunchOptions options;
+  options.command = rank_command(arguments);
+  options.ranks = options.local_ranks = ranks;
+  return launch(options);
+}
+
+}  // namespace
+
+void register_bench(CLI::App& app, int& exit) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("bench", "Measure this machine's collectives, and check their data");
+  command->add_option("--ranks,--nproc-per-node", arguments->ranks, "Ranks to start on this host (2)")->check(CLI::Range(1, 1 << 20));
+  command->add_option("--op", arguments->op,
+                      "all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, all_to_all, send_recv, barrier; all")
+      ->capture_default_str();
+  command->add_option("--sizes", arguments->sizes, "8,64K,1M; ranges 8:256M:x4 and 8:64:+8")->capture_default_str();
+  command->add_option("--dtype", arguments->dtype, "float32, bfloat16, int64, …")->capture_default_str();
+  command->add_option("--redop", arguments->redop, "sum, avg, prod, min, max, band, bor, bxor")->capture_default_str();
+  command->add_option("--root", arguments->root, "Root of broadcast, reduce, gather and scatter")->check(CLI::Range(0, 1 << 20));
+  command->add_option("--iters", arguments->iterations, "Timed calls (as many as fill 0.2 s)")->check(CLI::Range(1, 1 << 30));
+  command->add_option("--warmup", arguments->warmup, "Calls before (5)")->check(CLI::Range(0, 1 << 30));
+  command->add_option("--device", arguments->device, "cpu or cuda");
+  command->add_flag("--private", arguments->private_memory, "Buffers in ordinary memory, which peers can't map");
+  command->add_flag("--cold", arguments->cold, "Other buffers in each call, so that none is in a cache");
+  command->add_flag("--json", arguments->json, "JSON lines on standard output");
+  command->callback([arguments, &exit] { exit = run_bench(*arguments); });
+}
+
+}  // namespace wirewise

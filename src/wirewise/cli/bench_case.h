@@ -1,0 +1,52 @@
+// One case of `wirewise bench`: an operation at a size, timed and its data checked, on whatever communicator it is given.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "wirewise/cli/bench_memory.h"
+#include "wirewise/cli/bench_operation.h"
+#include "wirewise/comm/communicator.h"
+
+namespace wirewise::bench {
+
+struct Case {
+  Op op = Op::kAllReduce;
+  DType dtype = DType::kFloat32;
+  Reduction redop = Reduction::kSum;
+  Bytes size = 0;  // wanted: see shape_of
+  int root = 0;
+  bool in_place = false;
+};
+
+struct Plan {
+  int iterations = 0;  // 0: as many as fill a fifth of a second, between 5 and 20,000
+  int warmup = -1;     // -1: 5
+  bool shared = true;  // buffers in memory that peers map
+  bool cold = false;   // each iteration on other buffers, until all of them are past the last-level cache
+  Bytes cache = 0;     // the last-level cache, for cold
+};
+
+struct Result {
+  Op op = Op::kAllReduce;
+  Bytes size = 0;
+  std::size_t count = 0;
+  DType dtype = DType::kFloat32;
+  std::string redop = "none";
+  int root = -1;
+  bool in_place = false;
+  double time_us = 0;  // mean of the slowest rank
+  double p50_us = 0;   // of the rank where it is largest
+  double p99_us = 0;
+  double algbw_GBps = 0;
+  double busbw_GBps = 0;
+  std::size_t wrong = 0;      // elements, over all ranks
+  double limit_fraction = 0;  // the least time that memory allows / time; 0 where nothing moves
+  int iterations = 0;
+};
+
+/// Collective: all ranks pass the same. Warms up, times, then runs once more on fresh data and checks every element.
+[[nodiscard]] Result run_case(Communicator& communicator, const Case& what, const Plan& plan, const MemoryLimit& limit);
+
+}  // namespace wirewise::bench
