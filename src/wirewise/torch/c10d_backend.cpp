@@ -20,7 +20,7 @@ WirewiseBackend::WirewiseBackend(std::unique_ptr<Communicator> communicator, Mil
 
 WirewiseBackend::~WirewiseBackend() = default;
 
-c10::intrusive_ptr<c10d::Backend> WirewiseBackend::create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+c10::intrusive_ptr<WirewiseBackend> WirewiseBackend::create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                                           Milliseconds timeout) {
   auto shared = std::make_shared<C10dStore>(store, "the process group's store");
   // A group may be made again in one store (torchrun's agent keeps its own for the whole run), so each rank counts.

@@ -40,7 +40,7 @@ class WirewiseBackend final : public c10d::Backend {
   ~WirewiseBackend() override;
 
   /// Joins the ranks of a c10d group, as torch.distributed asks a backend to: `store` is the group's own (already prefixed).
-  static c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+  static c10::intrusive_ptr<WirewiseBackend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                                   Milliseconds timeout);
 
   const std::string getBackendName() const override { return "wirewise"; }

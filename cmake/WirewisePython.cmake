@@ -1,0 +1,42 @@
+# The extension module of the Python package: python/wirewise with wirewise/_C beside it, in the build tree under build/python and in
+# wheels (component `python`). One wheel serves every environment with its release of torch: all but libtorch and the system's C and C++
+# libraries is inside, hidden, and torch's libraries are found beside the package.
+execute_process(COMMAND ${WIREWISE_PYTHON} -c
+    "import sysconfig; print(sysconfig.get_path('include') + ';' + sysconfig.get_config_var('EXT_SUFFIX'))"
+  OUTPUT_VARIABLE python_facts OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
+if(failed OR NOT EXISTS "${WIREWISE_TORCH_DIR}/lib/libtorch_python.so")
+  message(FATAL_ERROR "The Python module needs a Python with torch, but ${WIREWISE_PYTHON} has none. Pass -DWIREWISE_PYTHON=….")
+endif()
+list(GET python_facts 0 python_include)
+list(GET python_facts 1 python_suffix)
+if(NOT EXISTS ${python_include}/Python.h)
+  message(STATUS "No Python.h in ${python_include} (Debian: python3-dev): the Python module is left out")
+  return()
+endif()
+
+# base/ with the log's libraries compiled in, not linked: they are not where pip installs.
+file(GLOB python_base_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/wirewise/base/*.cpp)
+list(FILTER python_base_sources EXCLUDE REGEX "/(sha256|philox)\\.cpp$")
+add_library(wirewise_python_base OBJECT ${python_base_sources})
+target_link_libraries(wirewise_python_base PRIVATE wirewise_options Threads::Threads spdlog::spdlog_header_only fmt::fmt-header-only
+  nlohmann_json::nlohmann_json)
+target_compile_definitions(wirewise_python_base PRIVATE XXH_INLINE_ALL)
+
+add_library(wirewise_python MODULE ${CMAKE_SOURCE_DIR}/python/module.cpp $<TARGET_OBJECTS:wirewise_python_base>
+  $<TARGET_OBJECTS:wirewise_comm_objects> $<TARGET_OBJECTS:wirewise_c10d_objects>)
+target_include_directories(wirewise_python SYSTEM PRIVATE ${python_include})
+target_link_libraries(wirewise_python PRIVATE wirewise_options Threads::Threads Libtorch::cpu ${WIREWISE_TORCH_DIR}/lib/libtorch_python.so
+  ${CMAKE_DL_LIBS})
+set(exports ${CMAKE_SOURCE_DIR}/python/exports.map)
+target_link_options(wirewise_python PRIVATE -Wl,--version-script=${exports} -Wl,--as-needed -Wl,--gc-sections)
+set_target_properties(wirewise_python PROPERTIES PREFIX "" OUTPUT_NAME _C SUFFIX ${python_suffix} CXX_VISIBILITY_PRESET hidden
+  LINK_DEPENDS ${exports} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python/wirewise INSTALL_RPATH "$ORIGIN/../torch/lib")
+install(TARGETS wirewise_python LIBRARY DESTINATION wirewise COMPONENT python EXCLUDE_FROM_ALL)
+
+# In the build tree the package is the source's files, linked, beside the module.
+file(GLOB python_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/python/wirewise/*.py ${CMAKE_SOURCE_DIR}/python/wirewise/*.pyi)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/python/wirewise)
+foreach(file ${python_files})
+  get_filename_component(name ${file} NAME)
+  file(CREATE_LINK ${file} ${CMAKE_BINARY_DIR}/python/wirewise/${name} SYMBOLIC)
+endforeach()
