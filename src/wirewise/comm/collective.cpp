@@ -28,6 +28,7 @@ std::uint64_t Collective::place_of(const void* data, std::size_t bytes) const no
 }
 
 bool Collective::post() {
+  record_how(staged_in_ || staged_out_ ? "staged" : "shared");
   CallCell& cell = own();
   cell.published.store(0, std::memory_order_relaxed);
   cell.reduced.store(0, std::memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -82,6 +83,10 @@ struct ReducePart {     // all_reduce: count elements in, count out. reduce_scat
 struct CommunicatorOptions {
   std::chrono::milliseconds timeout{std::chrono::minutes(10)};
   std::string name = "world";
+  /// Folder to which the flight record of this process is dumped when a communicator fails. WIREWISE_FLIGHT_DIR wins over it; empty: none.
+  std::filesystem::path flight_dir{};
+  /// By rank: its number in the job, where this communicator is a part of the job. Empty: its own ranks are the job's.
+  std::vector<int> job_ranks{};
 };
 
 class Communicator {
@@ -120,6 +125,10 @@ class Communicator {
 
   /// Ends the communicator everywhere: pending and later operations fail on all ranks with `reason`. Never blocks.
   virtual void abort(const std::string& reason) noexcept = 0;
+
+  /// Writes this rank's last calls to `folder`/rank-N.json, N being its number in the job, and returns that path. Failures do it by
+  /// themselves where a folder is set. Throws BadInput where calls are not recorded, Failed when the file can't be written.
+  virtual std::filesystem::path dump_flight(const std::filesystem::path& folder);
 
   /// Memory that peers on this host can map, so that operations on it copy nothing twice. Freed with free_shared(); at most
   /// until the communicator dies. Pages are reserved at allocation: a full machine is an error here, never a later SIGBUS.

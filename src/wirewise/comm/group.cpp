@@ -6,6 +6,7 @@
 
 #include "wirewise/base/cgroup.h"
 #include "wirewise/comm/futex.h"
+#include "wirewise/comm/phase.h"
 
 namespace wirewise::comm {
 namespace {
@@ -39,6 +40,7 @@ Group::Group(Link link, CommunicatorOptions options)
   spin_ = link_.size <= usable_cores();
   context().collect();
   context().engine.add(this);
+  begin_record();
 }
 
 Group::~Group() {
@@ -84,8 +86,11 @@ Work Group::issue(std::shared_ptr<Work::State> operation) {
     }
     fresh_.push_back(operation);
     if (operation->background) count_background(1);
+    if (link_.flight) operation->record_in(*link_.flight, flight_id_);
+    phase("issued");
     post_ready();
   }
+  phase("posted");
   if (operation->background && waiters_.load() == 0) context().engine.notify();
   return Work(std::move(operation));
 }
@@ -117,7 +122,9 @@ void Group::drive(Passed& passed, const Work::State* until, Level level, bool yi
       bool moved = true;
       while (moved) {
         const bool had_output = operation->reached(Level::kOutput);
+        operation->record_driven();
         moved = operation->step();
+        if (moved) phase("stepped");
         passed.moved = passed.moved || moved;
         settle(operation, passed);
         if (!had_output && operation->reached(Level::kOutput)) ring_waiters(control_.rank(rank()));
@@ -126,6 +133,7 @@ void Group::drive(Passed& passed, const Work::State* until, Level level, bool yi
         if (control_.header().failure.load() == 2) return look_for_failure(passed);
       }
       if (operation->retired()) {
+        phase("retired");
         operation->release();
         active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
         passed.moved = true;
@@ -153,7 +161,9 @@ EngineClient::Drive Group::drive_in_background(bool everything) {
   {
     const std::lock_guard lock(issue_mutex_);
     control_.rank(rank()).background.store(background_ > 0 || everything ? 1 : 0);
-    if (background_ == 0 && !everything) return Drive::kNothing;
+    // A rank that waits for nothing hears of failures here, so that its record is written too.
+    const bool untold = control_.header().failure.load() == 2 && link_.flight && !flight_told_.load();
+    if (background_ == 0 && !everything && !untold) return Drive::kNothing;
   }
   if (waiters_.load() > 0) return Drive::kWaiting;
   Passed passed;
@@ -255,6 +265,7 @@ void Group::sleep(std::uint32_t bell, std::chrono::nanoseconds most) noexcept {
 // --- for operations
 
 void Group::ring(int r) noexcept {
+  phase("ring");
   RankCell& cell = control_.rank(r);
   ring_waiters(cell);
   if (cell.background.load() != 0) ring_engine(link_.arena_header(r));
@@ -320,6 +331,7 @@ void Group::close() noexcept {
     if (link_.control_owner == rank()) blocks.push_back(at(rank(), link_.control));
   }
   finish(passed);
+  if (link_.flight) link_.flight->close(flight_id_);
   control_.rank(rank()).departed.store(1);
   control_.rank(rank()).background.store(0);
   ring_peers();

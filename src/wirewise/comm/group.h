@@ -106,11 +106,18 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   /// A waiter may have found the operations in this thread's hands and gone to sleep: now it may have them.
   void hand_over() noexcept;
   [[nodiscard]] std::string describe_missing(const Work::State& operation) const;
+  /// Names this communicator to the flight recorder; in the constructor.
+  void begin_record();
+  /// Dumps the flight record, once.
+  void record_flight(const Error& error) noexcept;
+  [[nodiscard]] std::uint64_t entered_by(int r) const noexcept;
 
   Link link_;
   Control control_;
   CommunicatorOptions options_;
   bool spin_ = false;
+  std::uint32_t flight_id_ = 0;
+  std::atomic<bool> flight_told_{false};
 
   std::mutex issue_mutex_;  // taken after drive_mutex_ where both are
   std::deque<std::shared_ptr<Work::State>> fresh_;     // issued, not yet driven

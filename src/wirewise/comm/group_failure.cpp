@@ -6,6 +6,7 @@
 
 #include "wirewise/comm/futex.h"
 #include "wirewise/comm/group.h"
+#include "wirewise/comm/names.h"
 
 namespace wirewise::comm {
 namespace {
@@ -14,43 +15,6 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto kHealthInterval = 20ms;
-
-const char* name_of(Operation operation) noexcept {
-  switch (operation) {
-    case Operation::kAllReduce: return "all_reduce";
-    case Operation::kAllGather: return "all_gather";
-    case Operation::kReduceScatter: return "reduce_scatter";
-    case Operation::kBroadcast: return "broadcast";
-    case Operation::kReduce: return "reduce";
-    case Operation::kGather: return "gather";
-    case Operation::kScatter: return "scatter";
-    case Operation::kAllToAll: return "all_to_all";
-    case Operation::kBarrier: return "barrier";
-    case Operation::kSend: return "send";
-    case Operation::kRecv: return "recv";
-  }
-  return "unknown operation";
-}
-
-const char* name_of(Reduction reduction) noexcept {
-  switch (reduction) {
-    case Reduction::kSum: return "sum";
-    case Reduction::kAverage: return "average";
-    case Reduction::kProduct: return "product";
-    case Reduction::kMin: return "min";
-    case Reduction::kMax: return "max";
-    case Reduction::kBitAnd: return "bit and";
-    case Reduction::kBitOr: return "bit or";
-    case Reduction::kBitXor: return "bit xor";
-  }
-  return "unknown reduction";
-}
-
-bool reduces(Operation operation) noexcept {
-  return operation == Operation::kAllReduce || operation == Operation::kReduceScatter || operation == Operation::kReduce;
-}
-
-bool is_message(Operation operation) noexcept { return operation == Operation::kSend || operation == Operation::kRecv; }
 
 std::string seconds(std::chrono::milliseconds time) {
   const auto whole = time.count() / 1000;
@@ -109,7 +73,10 @@ void Group::record_failure(const Error& error) noexcept {
   copy_text(header.failure_sentence, error.sentence());
   copy_text(header.failure_remedy, error.remedy());
   header.failure.store(2);
-  for (int r = 0; r < size(); ++r) ring(r);
+  for (int r = 0; r < size(); ++r) {
+    ring(r);
+    ring_engine(link_.arena_header(r));  // of a rank that waits for nothing too
+  }
 }
 
 std::optional<Error> Group::recorded_failure() const {
@@ -137,6 +104,11 @@ void Group::fail_all(Passed& passed, const Error& found) {
     unposted_.clear();
     count_background(-background_);
   }
+  for (const auto& operation : active_) {
+    if (!operation->reached(Level::kComplete)) operation->record_failure();
+  }
+  // Before callers hear of it: they may end the process.
+  record_flight(error);
   const auto pointer = std::make_exception_ptr(error);
   for (const auto& operation : active_) {
     if (!operation->reached(Level::kComplete)) operation->fail(pointer);
@@ -146,6 +118,42 @@ void Group::fail_all(Passed& passed, const Error& found) {
   passed.moved = passed.moved || !active_.empty();
   active_.clear();
   stage_queue_.clear();
+}
+
+void Group::begin_record() {
+  if (!link_.flight) return;
+  std::vector<FlightMember> members;
+  for (std::size_t r = 0; r < link_.identities.size(); ++r) {
+    members.push_back({r < link_.job_ranks.size() ? link_.job_ranks[r] : -1, link_.identities[r].host, link_.identities[r].pid});
+  }
+  flight_id_ = link_.flight->add(options_.name, rank(), std::move(members));
+  if (!options_.flight_dir.empty()) link_.flight->set_folder(options_.flight_dir);
+  // Somebody wants records: the progress thread then hears of failures even while this rank is stuck elsewhere.
+  if (size() > 1 && !link_.flight->folder().empty()) context().engine.notify();
+}
+
+std::uint64_t Group::entered_by(int r) const noexcept {
+  std::uint64_t most = 0;
+  for (std::uint64_t slot = 0; slot < kSlots; ++slot) most = std::max(most, control_.call(slot, r).issued.load(std::memory_order_acquire));
+  return most;
+}
+
+void Group::record_flight(const Error& error) noexcept {
+  if (!link_.flight || flight_told_.exchange(true)) return;
+  try {
+    FlightFailure failure;
+    failure.communicator = flight_id_;
+    for (const auto& operation : active_) {
+      if (operation->reached(Level::kComplete)) continue;
+      failure.call = operation->fingerprint;
+      for (const Missing& missing : operation->missing()) failure.missing.push_back({missing.rank, missing.arrived});
+      break;
+    }
+    for (int r = 0; r < size(); ++r) failure.entered.push_back(entered_by(r));
+    link_.flight->failed(failure, error);
+  } catch (...) {
+    // No memory for the record: the error itself counts.
+  }
 }
 
 std::string Group::describe_missing(const Work::State& operation) const {

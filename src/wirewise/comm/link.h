@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "wirewise/comm/context.h"
+#include "wirewise/comm/flight_recorder.h"
 
 namespace wirewise::comm {
 
@@ -37,6 +38,8 @@ struct Link {
   int control_owner = 0;            // the rank whose arena holds the control memory
   std::uint64_t control = 0;        // its offset there
   bool inner = false;               // serves a communicator across hosts: calls are described by their labels alone
+  std::shared_ptr<FlightRecorder> flight;  // null: calls are not recorded
+  std::vector<int> job_ranks;              // by rank: its number in the job, -1 where unknown; empty: unknown for all
 
   [[nodiscard]] ArenaHeader& arena_header(int r) const noexcept {
     return *reinterpret_cast<ArenaHeader*>(bases[static_cast<std::size_t>(r)]);

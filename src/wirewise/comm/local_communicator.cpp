@@ -356,6 +356,7 @@ std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key, Comm
   link.context = parent.context;
   link.liveness = parent.liveness;
   link.mappings = parent.mappings;
+  link.flight = parent.flight;
   for (std::size_t i = 0; i < members.size(); ++i) {
     const auto r = static_cast<std::size_t>(members[i]);
     if (members[i] == rank()) link.rank = static_cast<int>(i);
@@ -363,10 +364,16 @@ std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key, Comm
     link.identities.push_back(parent.identities[r]);
     link.identities.back().number = static_cast<int>(i);
     link.liveness_ranks.push_back(parent.liveness_ranks[r]);
+    if (!parent.job_ranks.empty()) link.job_ranks.push_back(parent.job_ranks[r]);
   }
   link.control_owner = 0;
   link.control = static_cast<std::uint64_t>(places[static_cast<std::size_t>(members.front())]);
   return std::make_unique<LocalCommunicator>(std::move(link), std::move(options));
+}
+
+std::filesystem::path LocalCommunicator::dump_flight(const std::filesystem::path& folder) {
+  if (!group_->link().flight) return Communicator::dump_flight(folder);
+  return group_->link().flight->dump(folder);
 }
 
 void* LocalCommunicator::allocate_shared(std::size_t bytes) {

@@ -34,6 +34,7 @@ class LocalCommunicator final : public Communicator {
   void progress() override { group_->progress(); }
   [[nodiscard]] std::unique_ptr<Communicator> split(int colour, int key, CommunicatorOptions options) override;
   void abort(const std::string& reason) noexcept override { group_->abort(reason); }
+  std::filesystem::path dump_flight(const std::filesystem::path& folder) override;
   [[nodiscard]] void* allocate_shared(std::size_t bytes) override;
   void free_shared(void* pointer) noexcept override;
 

@@ -18,7 +18,33 @@ Work::State::State(const comm::Fingerprint& print, CallOptions options, std::chr
   deadline = std::chrono::steady_clock::now() + timeout;
 }
 
+void Work::State::record_in(comm::FlightRecorder& recorder, std::uint32_t communicator) noexcept {
+  flight_ = &recorder;
+  flight_communicator_ = communicator;
+  flight_call_ = recorder.issued(communicator, fingerprint, how_);
+}
+
+void Work::State::record_how(const char* word) noexcept {
+  how_ = word;
+  if (flight_ != nullptr) flight_->how(flight_call_, word);
+}
+
+void Work::State::record_level(comm::Level level) noexcept {
+  if (level == comm::Level::kOutput) flight_->output(flight_call_);
+  if (level == comm::Level::kComplete && !recorded_failure_) flight_->completed(flight_call_);
+}
+
+void Work::State::record_failure() noexcept {
+  if (flight_ == nullptr || recorded_failure_) return;
+  recorded_failure_ = true;
+  if (flight_->failed(flight_call_)) return;
+  // So many calls came after it that it fell out of the record: it matters more than they.
+  flight_call_ = flight_->issued(flight_communicator_, fingerprint, how_);
+  flight_->failed(flight_call_);
+}
+
 void Work::State::fail(std::exception_ptr error) {
+  record_failure();
   error_ = std::move(error);
   reach(comm::Level::kComplete);
 }

@@ -12,6 +12,7 @@
 
 #include "wirewise/comm/communicator.h"
 #include "wirewise/comm/control.h"
+#include "wirewise/comm/flight_recorder.h"
 
 namespace wirewise::comm {
 class Group;
@@ -56,13 +57,29 @@ class Work::State {
   [[nodiscard]] virtual bool test();
 
   [[nodiscard]] bool reached(comm::Level level) const noexcept { return level_.load() >= static_cast<int>(level); }
-  void reach(comm::Level level) noexcept { level_.store(static_cast<int>(level)); }
+  void reach(comm::Level level) noexcept {
+    if (flight_ != nullptr) record_level(level);
+    level_.store(static_cast<int>(level));
+  }
   void fail(std::exception_ptr error);
   /// Throws the error if there is one.
   void rethrow() const;
   void then(std::function<void(std::exception_ptr)> callback);
   /// Calls what then() left, once the operation is complete.
   void run_callbacks() noexcept;
+
+  /// Enters the call in a flight record, which outlives it; reach() and fail() tell the rest. Once the sequence number is known.
+  void record_in(comm::FlightRecorder& recorder, std::uint32_t communicator) noexcept;
+  /// How the operation goes, for the record: a word that lives for ever, such as "shared" or "network".
+  void record_how(const char* word) noexcept;
+  /// Somebody drives it.
+  void record_driven() noexcept {
+    if (driven_ || flight_ == nullptr) return;
+    driven_ = true;
+    flight_->driven(flight_call_);
+  }
+  /// Before the error is known to callers: a dump is made in between.
+  void record_failure() noexcept;
 
   std::shared_ptr<comm::Group> group;
   comm::Fingerprint fingerprint;
@@ -73,7 +90,15 @@ class Work::State {
   bool settled = false;  // its completion was told; the driver's
 
  private:
+  void record_level(comm::Level level) noexcept;
+
   std::atomic<int> level_{0};
+  comm::FlightRecorder* flight_ = nullptr;
+  std::uint64_t flight_call_ = comm::FlightRecorder::kNoCall;
+  std::uint32_t flight_communicator_ = 0;
+  const char* how_ = nullptr;
+  bool driven_ = false;
+  bool recorded_failure_ = false;
   std::exception_ptr error_;  // set before level_ says complete
   std::mutex mutex_;
   std::vector<std::function<void(std::exception_ptr)>> callbacks_;

@@ -26,6 +26,7 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store> store, in
   }
   if (store == nullptr) throw bad_input("communicator: there is no store.", "Pass the store that the ranks meet in.");
   PrefixStore prefixed(options.name + "/", std::move(store));
+  auto flight = comm::FlightRecorder::of_process();
   comm::Card own = comm::make_card(size);
   comm::UniqueFd listener = comm::listen_for_peers(own);
   const comm::Cards cards = comm::exchange_cards(prefixed, rank, std::move(own), options.timeout, options.name);
@@ -36,7 +37,10 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store> store, in
                 "rendezvous: " + cards.who(other) + " is on another host than " + cards.who(rank) + "; this communicator joins ranks of one host.",
                 "Start all ranks on one host.");
   }
-  return std::make_unique<comm::LocalCommunicator>(comm::join_host(cards, hosts.members(0), std::move(listener)), options);
+  comm::Link link = comm::join_host(cards, hosts.members(0), std::move(listener));
+  link.job_ranks = comm::job_ranks(flight.get(), rank, size, options);
+  link.flight = std::move(flight);
+  return std::make_unique<comm::LocalCommunicator>(std::move(link), options);
 }
 
 }  // namespace wirewise

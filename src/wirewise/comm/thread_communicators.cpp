@@ -29,6 +29,11 @@ std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int size, C
     for (int i = 0; i < size; ++i) {
       link.identities.push_back({host, static_cast<long>(::getpid()), i});
       link.liveness_ranks.push_back(i);
+      link.job_ranks.push_back(i);
+    }
+    if (const std::size_t entries = comm::FlightRecorder::entries_wanted(); entries > 0) {
+      link.flight = std::make_shared<comm::FlightRecorder>(entries);
+      link.flight->set_rank(r, size);
     }
     link.control = static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - context->arena.base());
     communicators.push_back(std::make_unique<comm::LocalCommunicator>(std::move(link), options));
