@@ -39,8 +39,8 @@ Group::Group(Link link, CommunicatorOptions options)
     : link_(std::move(link)), control_(at(link_.control_owner, link_.control), link_.size), options_(std::move(options)), mailboxes_(link_.size) {
   spin_ = link_.size <= usable_cores();
   context().collect();
-  context().engine.add(this);
   begin_record();
+  context().engine.add(this);
 }
 
 Group::~Group() {
