@@ -50,6 +50,15 @@ foreach(layer base wiring comm model strategy schedule sim plan train)
   wirewise_layer(${layer})
 endforeach()
 
+# UCX carries the bytes between hosts. Its headers are needed to build, its library is loaded when it is asked for.
+find_path(UCX_INCLUDE_DIR ucp/api/ucp.h)
+if(UCX_INCLUDE_DIR)
+  target_include_directories(wirewise_comm_objects SYSTEM PRIVATE ${UCX_INCLUDE_DIR})
+  target_compile_definitions(wirewise_comm_objects PRIVATE WIREWISE_WITH_UCX)
+else()
+  message(STATUS "UCX: ucp/api/ucp.h not found (Debian: libucx-dev); this build runs on one host only")
+endif()
+
 get_property(core_objects GLOBAL PROPERTY WIREWISE_CORE_OBJECTS)
 add_library(wirewise_core STATIC)
 foreach(objects ${core_objects})
