@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Walks the includes of src/wirewise and fails on an arrow the wrong way: a layer may use itself and the layers before it; comm and model
-don't know each other; libtorch is for torch/, for train/loop* and cli/torch_*.
+don't know each other; libtorch is for torch/, for train/loop* and cli/torch_*, and for cuda/, a
+library of its own that no layer includes.
 
 usage: include_direction.py SOURCE_FOLDER | --self-test
 """
@@ -9,7 +10,7 @@ import re
 import sys
 import tempfile
 
-LAYERS = ["base", "wiring", "comm", "model", "strategy", "schedule", "sim", "plan", "torch", "train", "cli"]
+LAYERS = ["base", "wiring", "comm", "model", "strategy", "schedule", "sim", "plan", "torch", "train", "cli", "cuda"]
 STRANGERS = {("comm", "model"), ("model", "comm")}
 OWN = re.compile(r'^\s*#\s*include\s*["<]wirewise/([a-z_]+)/([^">]+)[">]', re.M)
 LIBTORCH = re.compile(r'^\s*#\s*include\s*[<"]((?:torch|ATen|c10|caffe2|pybind11)/[^">]+)[>"]', re.M)
@@ -17,7 +18,7 @@ LIBTORCH = re.compile(r'^\s*#\s*include\s*[<"]((?:torch|ATen|c10|caffe2|pybind11
 
 def uses_libtorch(layer, name):
     """Whether a file belongs to the part that is built with libtorch only."""
-    return layer == "torch" or (layer == "train" and name.startswith("loop")) or (layer == "cli" and name.startswith("torch_"))
+    return layer in ("torch", "cuda") or (layer == "train" and name.startswith("loop")) or (layer == "cli" and name.startswith("torch_"))
 
 
 def faults_of(path, layer, text):
@@ -70,6 +71,8 @@ def self_test():
         ("train/loop.cpp", '#include <ATen/ATen.h>\n#include "wirewise/torch/executor.h"', True),
         ("train/config.cpp", '#include "wirewise/train/config.h"', True),
         ("cli/torch_train.cpp", '#include "wirewise/train/loop.h"', True),
+        ("cuda/a.cpp", '#include <ATen/Context.h>\n#include "wirewise/torch/dtype_torch.h"', True),
+        ("cli/torch_train.cpp", '#include "wirewise/cuda/cuda_device.h"', False),
         ("sim/a.cpp", "// #include <torch/torch.h>", True),
     ]
     for name, text, right in cases:

@@ -14,6 +14,7 @@
 #include "wirewise/base/text.h"
 #include "wirewise/cli/commands.h"
 #include "wirewise/cli/launcher.h"
+#include "wirewise/comm/cuda_library.h"
 #include "wirewise/torch/memory.h"
 #include "wirewise/torch/rendezvous.h"
 #include "wirewise/train/checkpoint.h"
@@ -28,6 +29,7 @@ struct Arguments {
   std::string config;
   int ranks = 0;   // 0: not given
   std::string device = "cpu";
+  std::string comm;
   std::string strategy;
   std::string data;
   std::string out;
@@ -49,6 +51,7 @@ std::vector<std::string> rank_command(const Arguments& arguments) {
   };
   add("--config", arguments.config);
   add("--device", arguments.device);
+  add("--comm", arguments.comm);
   add("--strategy", arguments.strategy);
   add("--data", arguments.data);
   add("--out", arguments.out);
@@ -72,13 +75,18 @@ TrainConfig configure(const Arguments& arguments, int ranks) {
   config.ranks = ranks;
   config.sample_tokens = arguments.sample;
   if (!arguments.memory_limit.empty()) config.memory_limit = parse_size(arguments.memory_limit);
-  if (config.device != "cpu") {
-    throw bad_input(config.device == "cuda" ? "--device cuda needs the CUDA library of wirewise, which this build does not have."
-                                            : "unknown device " + printable(config.device) + ".",
-                    "Use --device cpu.");
+  if (config.device != "cpu" && config.device != "cuda") throw bad_input("unknown device " + printable(config.device) + ".", "Use cpu or cuda.");
+  if (config.device == "cpu" && !arguments.comm.empty()) {
+    throw bad_input("--comm " + printable(arguments.comm) + " chooses how CUDA tensors travel, but the device is the CPU.", "Add --device cuda, or leave it out.");
   }
   finish_config(config, ranks);
   return config;
+}
+
+/// Throws bad input, with the reason, where this host can't give its ranks a device.
+void check_device(const Arguments& arguments, int local_ranks) {
+  (void)open_cuda_device(0, local_ranks, choose_cuda_comm(arguments.comm, "--comm"));
+  throw bad_input("training on a CUDA device is not built yet.", "Use --device cpu.");
 }
 
 /// The last JSON line of a run that began and neither finished nor stopped after saving.
@@ -101,6 +109,7 @@ int train(const Arguments& arguments) {
   }
   const int ranks = launched ? environment.ranks : std::max(1, arguments.ranks);
   const TrainConfig config = configure(arguments, ranks);
+  if (config.device == "cuda") check_device(arguments, launched ? environment.local_ranks : ranks);
   RankEnvironment placed = environment;
   if (!launched) placed.ranks = placed.local_ranks = ranks;
   const ThreadChoice threads = choose_threads(config.threads, placed, usable_cores());
@@ -151,6 +160,7 @@ void register_train(CLI::App& app, int& exit) {
   command->add_option("--config", arguments->config, "TOML file");
   command->add_option("--ranks,--nproc-per-node", arguments->ranks, "Ranks to start on this host")->check(CLI::Range(1, 1 << 20));
   command->add_option("--device", arguments->device, "cpu or cuda");
+  command->add_option("--comm", arguments->comm, "How CUDA tensors travel: nccl (a device a rank) or staged (through host memory)");
   command->add_option("--strategy", arguments->strategy, "ddp, zero1, zero2, zero3 (fsdp, full_shard, shard_grad_op, no_shard)");
   command->add_option("--data", arguments->data, "File, folder or pattern; random");
   command->add_option("--out", arguments->out, "Folder for checkpoints and metrics");

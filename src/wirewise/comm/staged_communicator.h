@@ -1,0 +1,19 @@
+// A communicator for device memory over one for host memory: inputs are copied to pinned host memory, the collective runs there, results
+// are copied back, each copy on a side stream. So ranks may share a device, and need no wires between devices.
+//
+// A worker thread a communicator does it: the caller only queues the copy down. Operations are issued on the host in the order of the
+// calls and run side by side; sums are the host communicator's, to the bit. wait() returns once the results lie in device memory.
+#pragma once
+
+#include <memory>
+
+#include "wirewise/comm/communicator.h"
+#include "wirewise/comm/device.h"
+
+namespace wirewise {
+
+/// Takes `host` over. `options.timeout` bounds operations that bring none of their own; it should be the host communicator's.
+[[nodiscard]] std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, std::shared_ptr<Device> device,
+                                                                     CommunicatorOptions options = {});
+
+}  // namespace wirewise

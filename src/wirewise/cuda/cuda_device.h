@@ -1,0 +1,13 @@
+// A CUDA device behind the Device interface: libtorch's caching allocator and its streams, CUDA's own pinning.
+#pragma once
+
+#include <memory>
+
+#include "wirewise/comm/device.h"
+
+namespace wirewise::cuda {
+
+/// Throws bad input when there is no device `index`.
+[[nodiscard]] std::shared_ptr<Device> open_device(int index);
+
+}  // namespace wirewise::cuda

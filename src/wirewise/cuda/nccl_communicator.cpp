@@ -1,0 +1,503 @@
+#include "wirewise/cuda/nccl_communicator.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "wirewise/base/error.h"
+#include "wirewise/comm/operation.h"
+#include "wirewise/cuda/c10d_store.h"
+#include "wirewise/torch/dtype_torch.h"
+
+namespace wirewise::cuda {
+namespace {
+
+using Handle = c10::intrusive_ptr<c10d::Work>;
+
+/// NCCL's own words for what went wrong, as our error. A watchdog that met the deadline says so in its message.
+Error translated(const std::string& what, const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return known;
+  } catch (const std::exception& other) {
+    std::string text = other.what();
+    const bool late = text.find("timeout") != std::string::npos || text.find("Timeout") != std::string::npos;
+    text = text.substr(0, text.find('\n'));
+    return Error(late ? ErrorKind::kTimeout : ErrorKind::kFailed, what + ": NCCL says: " + text,
+                 late ? "Some rank did not come: look at the other ranks' output, or set NCCL_DEBUG=WARN." : "Set NCCL_DEBUG=WARN to see more.");
+  }
+}
+
+/// One or more operations of NCCL, and what follows them on the current stream.
+class NcclState final : public Work::State {
+ public:
+  NcclState(const comm::Fingerprint& print, CallOptions options, std::string what)
+      : Work::State(nullptr, print, std::move(options)), what_(std::move(what)) {}
+
+  void begin(Handle handle, std::function<void()> after) {
+    handle_ = std::move(handle);
+    after_ = std::move(after);
+  }
+  bool step() override { return false; }
+  [[nodiscard]] bool retired() const noexcept override { return reached(comm::Level::kComplete); }
+  [[nodiscard]] std::vector<comm::Missing> missing() const override { return {}; }
+
+  /// The current stream waits; the thread does not. Errors that are known by now are thrown.
+  void wait(comm::Level) override {
+    settle();
+    rethrow();
+    order();
+  }
+
+  [[nodiscard]] bool test() override {
+    settle();
+    rethrow();
+    if (!reached(comm::Level::kComplete)) return false;
+    order();
+    return true;
+  }
+
+  /// Learns what became of it, without waiting: completion, failure, or the deadline.
+  void settle() noexcept {
+    if (reached(comm::Level::kComplete)) return;
+    std::exception_ptr error;
+    bool done = false;
+    try {
+      done = !handle_ || handle_->isCompleted();  // by events; true for a failed one too
+      if (done && handle_) error = handle_->exception();
+    } catch (...) {
+      error = std::current_exception();
+      done = true;
+    }
+    if (!error && !done && std::chrono::steady_clock::now() >= deadline) {
+      error = std::make_exception_ptr(Error(ErrorKind::kTimeout,
+                                            what_ + " (call " + std::to_string(fingerprint.sequence) + (label.empty() ? "" : ", " + label) +
+                                                ") did not end within " + std::to_string(timeout.count()) + " ms.",
+                                            "Some rank did not come: look at the other ranks' output, or set NCCL_DEBUG=WARN."));
+    }
+    if (error) {
+      fail(std::make_exception_ptr(translated(what_, error)));
+    } else if (done) {
+      reach(comm::Level::kComplete);
+    } else {
+      return;
+    }
+    run_callbacks();
+  }
+
+ private:
+  /// Orders the current stream after the operation, and what belongs to it (a widened or added result) after that.
+  void order() {
+    if (ordered_) return;
+    ordered_ = true;
+    const std::exception_ptr error = [&]() -> std::exception_ptr {
+      try {
+        if (handle_) handle_->wait();
+        if (after_) after_();
+        after_ = nullptr;
+        return nullptr;
+      } catch (...) {
+        return std::current_exception();
+      }
+    }();
+    if (!error) return;
+    fail(std::make_exception_ptr(translated(what_, error)));
+    rethrow();
+  }
+
+  std::string what_;
+  Handle handle_;
+  std::function<void()> after_;
+  bool ordered_ = false;
+};
+
+/// libtorch's own handling of errors ends the process; ours ends the operation and lets the program say what happened. What the user
+/// has set stays.
+void prefer_errors_over_termination() {
+  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", std::to_string(c10d::CleanUpOnly).c_str(), /*overwrite=*/0);
+  ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
+  ::setenv("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0", 0);
+}
+
+c10::intrusive_ptr<c10d::ProcessGroupNCCL> make_group(const std::shared_ptr<Store>& store, int device, int rank, int size,
+                                                      std::chrono::milliseconds timeout) {
+  prefer_errors_over_termination();
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+  auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
+  options->timeout = timeout;
+  try {
+    auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(c10::make_intrusive<StoreForNccl>(store, timeout), rank, size, options);
+    group->setSequenceNumberForGroup();
+    // Now and not at the first call: ranks that can't reach each other, or share a device, are told at the start.
+    group->eagerConnectSingleDevice(at::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device)));
+    return group;
+  } catch (const c10::Error&) {
+    throw translated("NCCL can't join the " + std::to_string(size) + " ranks", std::current_exception());
+  }
+}
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(std::shared_ptr<Store> store, int device, int rank, int size, CommunicatorOptions options)
+      : store_(std::move(store)),
+        device_(static_cast<c10::DeviceIndex>(device)),
+        rank_(rank),
+        size_(size),
+        options_(std::move(options)),
+        group_(make_group(std::make_shared<PrefixStore>(options_.name + "/nccl/", store_), device, rank, size, options_.timeout)) {}
+
+  ~NcclCommunicator() override {
+    if (aborter_.joinable()) aborter_.join();
+    for (void* const pointer : allocated_) c10::cuda::CUDACachingAllocator::raw_delete(pointer);
+  }
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return size_; }
+
+  using Communicator::all_gather;
+  using Communicator::all_reduce;
+  using Communicator::reduce_scatter;
+
+  Work all_reduce(std::span<const ReducePart> parts, Reduction op, CallOptions options) override {
+    return reduction("all_reduce", comm::Operation::kAllReduce, parts, op, std::move(options));
+  }
+  Work reduce_scatter(std::span<const ReducePart> parts, Reduction op, CallOptions options) override {
+    return reduction("reduce_scatter", comm::Operation::kReduceScatter, parts, op, std::move(options));
+  }
+
+  Work all_gather(std::span<const AllGatherPart> parts, CallOptions options) override {
+    std::vector<at::Tensor> shards, fulls;
+    for (const AllGatherPart& part : parts) {
+      if (part.count == 0) continue;
+      shards.push_back(tensor(part.shard, part.count));
+      fulls.push_back(tensor(part.full, part.count * ranks()));
+    }
+    return issue("all_gather", comm::Operation::kAllGather, std::move(options), [&]() -> Handle {
+      if (shards.empty()) return {};
+      c10d::AllgatherOptions how;
+      if (shards.size() == 1) return group_->_allgather_base(fulls.front(), shards.front(), how);
+      return group_->allgather_into_tensor_coalesced(fulls, shards, how);
+    });
+  }
+
+  Work broadcast(Buffer buffer, std::size_t count, int root, CallOptions options) override {
+    check_rank(root, "root", "broadcast");
+    return issue("broadcast", comm::Operation::kBroadcast, std::move(options), [&]() -> Handle {
+      if (count == 0) return {};
+      std::vector<at::Tensor> tensors{tensor(buffer, count)};
+      c10d::BroadcastOptions how;
+      how.rootRank = root;
+      return group_->broadcast(tensors, how);
+    });
+  }
+
+  Work reduce(ConstBuffer in, Buffer out, std::size_t count, int root, Reduction op, CallOptions options) override {
+    check_rank(root, "root", "reduce");
+    const auto reduce_op = to_reduce_op(op, "reduce");
+    if (options.accumulate) throw bad_input("reduce with accumulation is not in the NCCL communicator.", "Use all_reduce or reduce_scatter.");
+    if (in.dtype != out.dtype) throw bad_input("reduce to another dtype is not in the NCCL communicator.", "Use all_reduce or reduce_scatter.");
+    return issue("reduce", comm::Operation::kReduce, std::move(options), [&]() -> Handle {
+      if (count == 0) return {};
+      at::Tensor from = tensor(in, count);
+      at::Tensor to = rank_ == root ? tensor(out, count) : from;
+      c10d::ReduceOptions how;
+      how.reduceOp = reduce_op;
+      how.rootRank = root;
+      return group_->_reduce_oop(to, from, how);
+    });
+  }
+
+  Work gather(ConstBuffer in, Buffer out, std::size_t count, int root, CallOptions options) override {
+    check_rank(root, "root", "gather");
+    return issue("gather", comm::Operation::kGather, std::move(options), [&]() -> Handle {
+      if (count == 0) return {};
+      std::vector<at::Tensor> inputs{tensor(in, count)};
+      std::vector<std::vector<at::Tensor>> outputs;
+      if (rank_ == root) outputs.push_back(slices(out, count));
+      c10d::GatherOptions how;
+      how.rootRank = root;
+      return group_->gather(outputs, inputs, how);
+    });
+  }
+
+  Work scatter(ConstBuffer in, Buffer out, std::size_t count, int root, CallOptions options) override {
+    check_rank(root, "root", "scatter");
+    return issue("scatter", comm::Operation::kScatter, std::move(options), [&]() -> Handle {
+      if (count == 0) return {};
+      std::vector<at::Tensor> outputs{tensor(out, count)};
+      std::vector<std::vector<at::Tensor>> inputs;
+      if (rank_ == root) inputs.push_back(slices(in, count));
+      c10d::ScatterOptions how;
+      how.rootRank = root;
+      return group_->scatter(outputs, inputs, how);
+    });
+  }
+
+  Work all_to_all(ConstBuffer in, std::span<const std::size_t> send_counts, Buffer out, std::span<const std::size_t> recv_counts,
+                  CallOptions options) override {
+    if (send_counts.size() != ranks() || recv_counts.size() != ranks()) {
+      throw bad_input("all_to_all: counts for " + std::to_string(send_counts.size()) + " and " + std::to_string(recv_counts.size()) + " ranks, but there are " +
+                      std::to_string(size_) + ".");
+    }
+    return issue("all_to_all", comm::Operation::kAllToAll, std::move(options), [&]() -> Handle {
+      std::vector<std::int64_t> sends(send_counts.begin(), send_counts.end());
+      std::vector<std::int64_t> recvs(recv_counts.begin(), recv_counts.end());
+      at::Tensor from = tensor(in, static_cast<std::size_t>(std::accumulate(sends.begin(), sends.end(), std::int64_t{0})));
+      at::Tensor to = tensor(out, static_cast<std::size_t>(std::accumulate(recvs.begin(), recvs.end(), std::int64_t{0})));
+      return group_->alltoall_base(to, from, recvs, sends, {});
+    });
+  }
+
+  Work send(ConstBuffer in, std::size_t count, int peer, int tag, CallOptions options) override {
+    check_message(peer, tag, "send");
+    return issue("send", comm::Operation::kSend, std::move(options), [&]() -> Handle {
+      if (count == 0) return {};
+      std::vector<at::Tensor> tensors{tensor(in, count)};
+      return group_->send(tensors, peer, 0);
+    });
+  }
+
+  Work recv(Buffer out, std::size_t count, int peer, int tag, CallOptions options) override {
+    check_message(peer, tag, "recv");
+    return issue("recv", comm::Operation::kRecv, std::move(options), [&]() -> Handle {
+      if (count == 0) return {};
+      std::vector<at::Tensor> tensors{tensor(out, count)};
+      return group_->recv(tensors, peer, 0);
+    });
+  }
+
+  Work barrier(CallOptions options) override {
+    return issue("barrier", comm::Operation::kBarrier, std::move(options), [&]() -> Handle {
+      c10d::BarrierOptions how;
+      how.device_ids = {device_};
+      how.device = at::Device(c10::DeviceType::CUDA, device_);
+      return group_->barrier(how);
+    });
+  }
+
+  /// Throws the first failure among the operations in flight.
+  void progress() override {
+    std::vector<std::shared_ptr<NcclState>> flying;
+    {
+      const std::lock_guard lock(mutex_);
+      flying = flying_;
+    }
+    for (const auto& state : flying) state->settle();
+    std::shared_ptr<NcclState> failed;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& state : flying) {
+        if (!failed && state->retired()) {
+          try {
+            state->rethrow();
+          } catch (...) {
+            failed = state;
+          }
+        }
+      }
+      std::erase_if(flying_, [](const auto& state) { return state->retired(); });
+    }
+    if (failed) failed->rethrow();
+  }
+
+  [[nodiscard]] std::unique_ptr<Communicator> split(int colour, int key, CommunicatorOptions options) override {
+    const std::string place = options_.name + "/split/" + std::to_string(splits_++) + "/";
+    store_->set(place + std::to_string(rank_), std::to_string(colour) + " " + std::to_string(key));
+    std::vector<std::pair<int, int>> members;  // (key, rank)
+    for (int r = 0; r < size_; ++r) {
+      const std::string theirs = store_->get(place + std::to_string(r), options_.timeout);
+      const std::size_t space = theirs.find(' ');
+      if (std::stoi(theirs.substr(0, space)) == colour) members.emplace_back(std::stoi(theirs.substr(space + 1)), r);
+    }
+    if (colour < 0) return nullptr;
+    std::sort(members.begin(), members.end());
+    const auto own = std::find_if(members.begin(), members.end(), [this](const auto& member) { return member.second == rank_; });
+    options.name = place + "of/" + std::to_string(colour) + "/" + options.name;
+    return std::make_unique<NcclCommunicator>(store_, device_, static_cast<int>(own - members.begin()), static_cast<int>(members.size()),
+                                              std::move(options));
+  }
+
+  /// Ends what is in flight on this rank; peers meet their deadline.
+  void abort(const std::string& reason) noexcept override {
+    try {
+      const std::lock_guard lock(mutex_);
+      if (!aborted_.empty()) return;
+      aborted_ = reason.empty() ? "aborted" : reason;
+      aborter_ = std::thread([group = group_] {
+        try {
+          group->abort();
+        } catch (const std::exception&) {
+          // It was ending already.
+        }
+      });
+    } catch (const std::exception&) {
+      // No thread to be had: the deadline ends it.
+    }
+  }
+
+  [[nodiscard]] void* allocate_shared(std::size_t bytes) override {
+    const c10::cuda::CUDAGuard guard(device_);
+    void* pointer = c10::cuda::CUDACachingAllocator::raw_alloc(bytes);
+    const std::lock_guard lock(mutex_);
+    allocated_.insert(pointer);
+    return pointer;
+  }
+  void free_shared(void* pointer) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (allocated_.erase(pointer) == 0) return;
+    }
+    try {
+      c10::cuda::CUDACachingAllocator::raw_delete(pointer);
+    } catch (const std::exception&) {
+      // The device broke, and its memory with it.
+    }
+  }
+
+ private:
+  [[nodiscard]] std::size_t ranks() const noexcept { return static_cast<std::size_t>(size_); }
+
+  [[nodiscard]] at::Tensor tensor(ConstBuffer buffer, std::size_t count) const {
+    const at::Device device(c10::DeviceType::CUDA, device_);
+    // Inputs are only read; libtorch has no tensor that says so.
+    return at::for_blob(const_cast<void*>(buffer.data), {static_cast<std::int64_t>(count)})
+        .options(at::TensorOptions().dtype(to_scalar_type(buffer.dtype)).device(device))
+        .target_device(device)
+        .make_tensor();
+  }
+  [[nodiscard]] std::vector<at::Tensor> slices(ConstBuffer buffer, std::size_t count) const {
+    return tensor(buffer, count * ranks()).chunk(size_);
+  }
+
+  static c10d::ReduceOp to_reduce_op(Reduction op, const char* operation) {
+    switch (op) {
+      case Reduction::kSum: return c10d::ReduceOp::SUM;
+      case Reduction::kAverage: return c10d::ReduceOp::AVG;
+      case Reduction::kProduct: return c10d::ReduceOp::PRODUCT;
+      case Reduction::kMin: return c10d::ReduceOp::MIN;
+      case Reduction::kMax: return c10d::ReduceOp::MAX;
+      default: break;
+    }
+    throw bad_input(std::string(operation) + ": NCCL has no bitwise reductions.", "Use the staged communicator for them (--comm staged).");
+  }
+
+  void check_rank(int rank, const char* what, const char* operation) const {
+    if (rank >= 0 && rank < size_) return;
+    throw bad_input(std::string(operation) + " names rank " + std::to_string(rank) + " as its " + what + ", but the ranks are 0 to " +
+                    std::to_string(size_ - 1) + ".");
+  }
+  void check_message(int peer, int tag, const char* operation) const {
+    check_rank(peer, "peer", operation);
+    if (tag != 0) {
+      throw bad_input(std::string(operation) + " with tag " + std::to_string(tag) + ": NCCL's messages have no tags.",
+                      "Use tag 0; messages of two ranks match in the order of their calls.");
+    }
+  }
+
+  template <typename F>
+  Work issue(const char* what, comm::Operation operation, CallOptions options, F&& call, std::function<void()> after = {}) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!aborted_.empty()) throw Error(ErrorKind::kAborted, std::string(what) + ": the communicator was aborted: " + aborted_);
+    }
+    progress();
+    if (options.timeout.count() <= 0) options.timeout = options_.timeout;
+    comm::Fingerprint print;
+    print.operation = operation;
+    print.sequence = sequence_++;
+    auto state = std::make_shared<NcclState>(print, std::move(options), std::string("NCCL's ") + what);
+    const c10::cuda::CUDAGuard guard(device_);
+    try {
+      state->begin(call(), std::move(after));
+    } catch (const c10::Error&) {
+      throw translated(std::string("NCCL's ") + what, std::current_exception());
+    }
+    const std::lock_guard lock(mutex_);
+    flying_.push_back(state);
+    return Work(state);
+  }
+
+  /// Where a part is 16 bit and its result float32, the sum is made in float32: on the wire too, twice the bytes. `out += sum` goes
+  /// through a temporary and an addition on the stream that waits.
+  Work reduction(const char* what, comm::Operation operation, std::span<const ReducePart> parts, Reduction op, CallOptions options) {
+    const bool scatter = operation == comm::Operation::kReduceScatter;
+    const c10d::ReduceOp reduce_op = to_reduce_op(op, what);
+    const c10::cuda::CUDAGuard guard(device_);
+    std::vector<at::Tensor> ins, outs;
+    std::vector<std::pair<at::Tensor, at::Tensor>> added;  // (result, its sum)
+    for (const ReducePart& part : parts) {
+      if (part.count == 0) continue;
+      at::Tensor in = tensor(part.in, part.count * (scatter ? ranks() : 1));
+      at::Tensor out = tensor(part.out, part.count);
+      if (in.scalar_type() != out.scalar_type()) in = in.to(out.scalar_type());
+      if (options.accumulate) {
+        at::Tensor sum = at::empty({static_cast<std::int64_t>(part.count)}, out.options());
+        added.emplace_back(out, sum);
+        out = sum;
+      }
+      if (!scatter) {
+        if (in.data_ptr() != out.data_ptr()) out.copy_(in);
+        in = out;
+      }
+      ins.push_back(std::move(in));
+      outs.push_back(std::move(out));
+    }
+    std::function<void()> after;
+    if (!added.empty()) {
+      after = [added] {
+        for (auto [out, sum] : added) out.add_(sum);
+      };
+    }
+    return issue(what, operation, std::move(options), [&]() -> Handle {
+      if (outs.empty()) return {};
+      if (scatter) {
+        c10d::ReduceScatterOptions how;
+        how.reduceOp = reduce_op;
+        if (outs.size() == 1) return group_->_reduce_scatter_base(outs.front(), ins.front(), how);
+        return group_->reduce_scatter_tensor_coalesced(outs, ins, how);
+      }
+      if (outs.size() == 1) {
+        c10d::AllreduceOptions how;
+        how.reduceOp = reduce_op;
+        return group_->allreduce(outs, how);
+      }
+      c10d::AllreduceCoalescedOptions how;
+      how.reduceOp = reduce_op;
+      return group_->allreduce_coalesced(outs, how);
+    }, std::move(after));
+  }
+
+  std::shared_ptr<Store> store_;
+  c10::DeviceIndex device_;
+  int rank_;
+  int size_;
+  CommunicatorOptions options_;
+  c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
+  std::uint64_t sequence_ = 0;
+  int splits_ = 0;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<NcclState>> flying_;
+  std::set<void*> allocated_;
+  std::string aborted_;
+  std::thread aborter_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_nccl_communicator(std::shared_ptr<Store> store, int device, int rank, int size, CommunicatorOptions options) {
+  return std::make_unique<NcclCommunicator>(std::move(store), device, rank, size, std::move(options));
+}
+
+}  // namespace wirewise::cuda
