@@ -26,7 +26,8 @@ using Clock = std::chrono::steady_clock;
 /// An operation's handle; the worker completes it.
 class StagedState final : public Work::State {
  public:
-  StagedState(const comm::Fingerprint& print, CallOptions options) : Work::State(nullptr, print, std::move(options)) {}
+  StagedState(const comm::Fingerprint& print, CallOptions options, std::chrono::milliseconds default_timeout)
+      : Work::State(print, std::move(options), default_timeout) {}
 
   bool step() override { return false; }
   [[nodiscard]] bool retired() const noexcept override { return reached(comm::Level::kComplete); }
@@ -226,11 +227,10 @@ class StagedCommunicator final : public Communicator {
    public:
     Call(StagedCommunicator& owner, comm::Operation operation, const CallOptions& options)
         : owner_(owner), lock_(owner.call_mutex_), options_(options) {
-      if (options_.timeout.count() <= 0) options_.timeout = owner.options_.timeout;
       comm::Fingerprint print;
       print.operation = operation;
       print.sequence = owner.sequence_++;
-      job_.state = std::make_shared<StagedState>(print, options_);
+      job_.state = std::make_shared<StagedState>(print, options_, owner.options_.timeout);
       owner_.down_->follow_current();
     }
 

@@ -43,8 +43,8 @@ Error translated(const std::string& what, const std::exception_ptr& error) {
 /// One or more operations of NCCL, and what follows them on the current stream.
 class NcclState final : public Work::State {
  public:
-  NcclState(const comm::Fingerprint& print, CallOptions options, std::string what)
-      : Work::State(nullptr, print, std::move(options)), what_(std::move(what)) {}
+  NcclState(const comm::Fingerprint& print, CallOptions options, std::chrono::milliseconds default_timeout, std::string what)
+      : Work::State(print, std::move(options), default_timeout), what_(std::move(what)) {}
 
   void begin(Handle handle, std::function<void()> after) {
     handle_ = std::move(handle);
@@ -413,11 +413,10 @@ class NcclCommunicator final : public Communicator {
       if (!aborted_.empty()) throw Error(ErrorKind::kAborted, std::string(what) + ": the communicator was aborted: " + aborted_);
     }
     progress();
-    if (options.timeout.count() <= 0) options.timeout = options_.timeout;
     comm::Fingerprint print;
     print.operation = operation;
     print.sequence = sequence_++;
-    auto state = std::make_shared<NcclState>(print, std::move(options), std::string("NCCL's ") + what);
+    auto state = std::make_shared<NcclState>(print, std::move(options), options_.timeout, std::string("NCCL's ") + what);
     const c10::cuda::CUDAGuard guard(device_);
     try {
       state->begin(call(), std::move(after));
