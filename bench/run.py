@@ -1,6 +1,7 @@
-"""`./run bench [train] [arguments]`: runs a benchmark with all that it needs.
+"""`./run bench [NAME] [arguments]`: runs a benchmark with all that it needs.
 
-train   training speed against PyTorch and DeepSpeed (bench/train.py); --no-deepspeed leaves DeepSpeed out
+train         training speed against PyTorch and DeepSpeed (bench/train.py); --no-deepspeed leaves DeepSpeed out
+collectives   collectives on one host against Gloo, Open MPI, MPICH and Intel MPI (bench/collectives.py); --quick is a first look
 """
 
 import hashlib
@@ -9,6 +10,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
 
 
 def deepspeed_python():
@@ -28,18 +30,33 @@ def deepspeed_python():
     return str(python)
 
 
-def main():
-    arguments = sys.argv[1:] or ["train"]
-    name, rest = arguments[0], arguments[1:]
-    if name != "train":
-        print(f"error: unknown benchmark {name}. There is: train.", file=sys.stderr)
-        return 2
-    command = [sys.executable, str(ROOT / "bench" / "train.py"), str(ROOT / "build" / "wirewise"), str(ROOT / "build" / "bench" / "no_communication")]
+def train(rest):
+    command = ["train.py", str(BUILD / "wirewise"), str(BUILD / "bench" / "no_communication")]
     if "--no-deepspeed" in rest:
         rest.remove("--no-deepspeed")
     else:
         command += ["--deepspeed", deepspeed_python()]
-    return subprocess.run(command + rest).returncode
+    return command + rest
+
+
+def collectives(rest):
+    return ["collectives.py", str(BUILD / "wirewise"), str(BUILD / "bench" / "wirewise_collectives"), *rest]
+
+
+# Name -> (CMake targets that it runs, its command below bench/).
+BENCHES = {"train": (["no_communication"], train), "collectives": (["wirewise_collectives"], collectives)}
+
+
+def main():
+    arguments = sys.argv[1:] or ["train"]
+    name, rest = arguments[0], arguments[1:]
+    if name not in BENCHES:
+        print(f"error: unknown benchmark {name}. There are: {', '.join(BENCHES)}.", file=sys.stderr)
+        return 2
+    targets, command = BENCHES[name]
+    subprocess.run(["cmake", "--build", str(BUILD), "--target", *targets], check=True, stdout=sys.stderr)
+    script, *words = command(rest)
+    return subprocess.run([sys.executable, str(ROOT / "bench" / script), *words]).returncode
 
 
 sys.exit(main())

@@ -115,7 +115,7 @@ std::vector<std::string> monotone_warnings(std::span<const Result> results, int 
                                    high.in_place ? " in place" : "", name_of(high.dtype), high.busbw_GBps, size_text(high.size), low.busbw_GBps,
                                    size_text(low.size));
     if (cache > 0 && working_set(high, ranks) <= static_cast<double>(cache) && working_set(low, ranks) > static_cast<double>(cache) / 2) {
-      text += fmt::format("; between them the ranks' buffers outgrow the last-level cache ({}): --cold measures without it", size_text(cache));
+      text += fmt::format("; between them the ranks' buffers outgrow the last-level cache ({}); --cold leaves its help out", size_text(cache));
     } else {
       text += ". A larger message should not be slower: look for another algorithm or path chosen from there on";
     }
