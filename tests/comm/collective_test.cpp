@@ -96,8 +96,30 @@ void check(const Communicator& comm, DType dtype, const std::byte* got, const st
   }
 }
 
-class Collectives : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 4, 5, 8));
+/// How many ranks, and on which pretended host each is (empty: all on one).
+struct Spread {
+  int ranks = 1;
+  std::vector<int> hosts;
+  operator int() const { return ranks; }
+  friend std::ostream& operator<<(std::ostream& out, const Spread& spread) {
+    out << spread.ranks << " ranks";
+    for (const int host : spread.hosts) out << ' ' << host;
+    return out;
+  }
+};
+Spread on_hosts(std::vector<int> hosts) { return {static_cast<int>(hosts.size()), hosts}; }
+
+class Collectives : public ::testing::TestWithParam<Spread> {
+ protected:
+  void SetUp() override { pretended_hosts() = GetParam().hosts; }
+  void TearDown() override { pretended_hosts().clear(); }
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(Spread{1, {}}, Spread{2, {}}, Spread{3, {}}, Spread{4, {}}, Spread{5, {}}, Spread{8, {}}));
+// Equal runs of a power of two; hosts of one rank; three hosts; runs that are no node of the tree; unequal hosts; ranks dealt out in turn.
+INSTANTIATE_TEST_SUITE_P(Hosts, Collectives,
+                         ::testing::Values(on_hosts({0, 0, 1, 1}), on_hosts({0, 1}), on_hosts({0, 0, 1, 1, 2, 2}), on_hosts({0, 1, 2}),
+                                           on_hosts({0, 0, 0, 1, 1, 1}), on_hosts({0, 1, 1, 1, 2}), on_hosts({0, 1, 0, 1}),
+                                           on_hosts({0, 0, 1, 1, 1, 1, 2, 2})));
 
 TEST_P(Collectives, ReductionsEqualTheReferenceForEveryTypeSizeAndLayout) {
   const int ranks = GetParam();

@@ -167,9 +167,17 @@ inline void expect_all_ok(const std::vector<RankResult>& results) {
   }
 }
 
+/// On which pretended host each rank of the next run_threads() is, where it has as many ranks; empty: all on one.
+inline std::vector<int>& pretended_hosts() {
+  static std::vector<int> hosts;
+  return hosts;
+}
+
 /// Runs body(communicator) on one thread a rank; returns what each threw (empty text: nothing).
 inline std::vector<std::string> run_threads(int ranks, const std::function<void(Communicator&)>& body, CommunicatorOptions options = {}) {
-  auto communicators = make_thread_communicators(ranks, options);
+  const std::vector<int>& hosts = pretended_hosts();
+  auto communicators = hosts.size() == static_cast<std::size_t>(ranks) ? make_thread_communicators(hosts, options)
+                                                                      : make_thread_communicators(ranks, options);
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < communicators.size(); ++rank) {

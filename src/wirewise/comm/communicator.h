@@ -159,4 +159,9 @@ class Communicator {
 /// programs that run ranks as threads.
 [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int size, CommunicatorOptions options = {});
 
+/// The same with ranks spread over pretended hosts, host_of_rank[r] being rank r's: they meet as hosts do, over queues in memory in place of
+/// a network.
+[[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_thread_communicators(const std::vector<int>& host_of_rank,
+                                                                                  CommunicatorOptions options = {});
+
 }  // namespace wirewise

@@ -262,6 +262,11 @@ void Group::sleep(std::uint32_t bell, std::chrono::nanoseconds most) noexcept {
   cell.sleepers.fetch_sub(1);
 }
 
+void Group::serve(const std::vector<RankIdentity>& identities, const std::vector<int>& members) {
+  link_.inner = true;
+  for (std::size_t p = 0; p < members.size(); ++p) link_.identities[p] = identities[static_cast<std::size_t>(members[p])];
+}
+
 // --- for operations
 
 void Group::ring(int r) noexcept {

@@ -2,11 +2,15 @@
 // every access by its one address.
 #include <unistd.h>
 
+#include <exception>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "wirewise/base/error.h"
 #include "wirewise/comm/local_communicator.h"
+#include "wirewise/comm/spanning_communicator.h"
+#include "wirewise/comm/thread_wires.h"
 
 namespace wirewise {
 
@@ -37,6 +41,52 @@ std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int size, C
     }
     link.control = static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - context->arena.base());
     communicators.push_back(std::make_unique<comm::LocalCommunicator>(std::move(link), options));
+  }
+  return communicators;
+}
+
+std::vector<std::unique_ptr<Communicator>> make_thread_communicators(const std::vector<int>& host_of_rank, CommunicatorOptions options) {
+  std::vector<std::string> ids;
+  for (const int host : host_of_rank) ids.push_back(std::to_string(host));
+  const comm::HostMap hosts(ids);
+  if (hosts.count() < 2) return make_thread_communicators(static_cast<int>(ids.size()), options);
+  char name[256] = "localhost";
+  ::gethostname(name, sizeof name - 1);
+  std::vector<comm::RankIdentity> identities;
+  std::vector<std::unique_ptr<comm::LocalCommunicator>> locals(ids.size());
+  std::vector<std::unique_ptr<comm::WireEnd>> ends;
+  std::vector<std::string> cards;
+  for (int r = 0; r < hosts.ranks(); ++r) {
+    identities.push_back({std::string(name) + "-" + ids[static_cast<std::size_t>(r)], static_cast<long>(::getpid()), r});
+    ends.push_back(comm::make_thread_end(hosts.ranks()));
+    cards.push_back(ends.back()->card());
+  }
+  for (int h = 0; h < hosts.count(); ++h) {
+    auto members = make_thread_communicators(hosts.members_count(h), options);
+    for (int p = 0; p < hosts.members_count(h); ++p) {
+      auto& local = locals[static_cast<std::size_t>(hosts.members(h)[static_cast<std::size_t>(p)])];
+      local.reset(static_cast<comm::LocalCommunicator*>(members[static_cast<std::size_t>(p)].release()));
+      local->group()->serve(identities, hosts.members(h));
+    }
+  }
+  const auto make_end = [](int ranks) { return comm::make_thread_end(ranks); };
+  std::vector<std::unique_ptr<Communicator>> communicators(ids.size());
+  std::vector<std::exception_ptr> errors(ids.size());
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < ids.size(); ++r) {
+    threads.emplace_back([&, r] {
+      try {
+        comm::Wires wires = ends[r]->connect(static_cast<int>(r), hosts, cards, std::chrono::steady_clock::now() + options.timeout);
+        communicators[r] = std::make_unique<comm::SpanningCommunicator>(hosts, static_cast<int>(r), identities, std::move(locals[r]),
+                                                                        std::move(wires), make_end, options);
+      } catch (...) {
+        errors[r] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
   }
   return communicators;
 }

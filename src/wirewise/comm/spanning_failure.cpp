@@ -1,0 +1,208 @@
+// How a communicator across hosts finds out that something went wrong, and how hosts tell each other.
+//
+// What goes over the channels: "fail <kind>\n<sentence>\n<remedy>" a failure; "bye" the sender has closed its communicator;
+// "who <call>" which ranks of your host have not entered it; "absent <call> <text>" the answer.
+#include <algorithm>
+#include <charconv>
+
+#include "wirewise/comm/spanning_group.h"
+#include "wirewise/comm/spanning_operation.h"
+
+namespace wirewise::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kHealthInterval = 20ms;
+constexpr auto kDeathGrace = 100ms;   // what a peer sent before it died may be on its way
+constexpr auto kLeaveGrace = 1s;      // the same where it left in order
+constexpr auto kAnswerTime = 500ms;   // how long a deadline waits for what other hosts say
+
+std::string in_one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+std::string message_of(const Error& error) {
+  return "fail " + std::to_string(static_cast<int>(error.kind())) + "\n" + in_one_line(error.sentence()) + "\n" + in_one_line(error.remedy());
+}
+
+std::optional<Error> error_of(std::string_view message) {
+  const std::size_t first = message.find('\n');
+  const std::size_t second = first == message.npos ? first : message.find('\n', first + 1);
+  if (second == message.npos || !message.starts_with("fail ")) return std::nullopt;
+  int kind = 0;
+  std::from_chars(message.data() + 5, message.data() + first, kind);
+  if (kind < 0 || kind > static_cast<int>(ErrorKind::kAborted)) kind = static_cast<int>(ErrorKind::kFailed);
+  return Error(static_cast<ErrorKind>(kind), std::string(message.substr(first + 1, second - first - 1)), std::string(message.substr(second + 1)));
+}
+
+std::optional<std::uint64_t> number_after(std::string_view message, std::string_view word) {
+  if (!message.starts_with(word)) return std::nullopt;
+  std::uint64_t number = 0;
+  const auto [end, problem] = std::from_chars(message.data() + word.size(), message.data() + message.size(), number);
+  return problem == std::errc{} ? std::optional(number) : std::nullopt;
+}
+
+std::string seconds(std::chrono::milliseconds time) {
+  return time.count() % 1000 == 0 ? std::to_string(time.count() / 1000) + " s" : std::to_string(time.count()) + " ms";
+}
+
+void append(std::string& list, const std::string& what) { list += (list.empty() ? "" : ", ") + what; }
+
+}  // namespace
+
+const SpanningOperation* SpanningGroup::oldest_open() const {
+  if (!collectives_.empty()) return collectives_.front().get();
+  return messages_.empty() ? nullptr : messages_.front().get();
+}
+
+void SpanningGroup::fail_all(Passed& passed, const Error& found) {
+  local_group()->record_failure(found);
+  const Error error = local_group()->recorded_failure().value_or(found);
+  {
+    const std::lock_guard lock(issue_mutex_);
+    if (!failure_) {
+      failure_ = error;
+      if (wires_.channels) wires_.channels->tell(kAnyPeer, message_of(error));
+    }
+    for (auto& operation : fresh_) messages_.push_back(std::move(operation));
+    fresh_.clear();
+  }
+  const auto pointer = std::make_exception_ptr(error);
+  messages_.insert(messages_.end(), collectives_.begin(), collectives_.end());
+  collectives_.clear();
+  for (const auto& operation : messages_) {
+    operation->let_go();
+    if (!operation->reached(Level::kComplete)) operation->fail(pointer);
+    passed.finished.push_back(operation);
+  }
+  passed.moved = passed.moved || !messages_.empty();
+  messages_.clear();
+  on_network_ = false;
+}
+
+void SpanningGroup::abort(const std::string& reason) noexcept {
+  try {
+    const Error error(ErrorKind::kAborted, options_.name + " was aborted by " + name_of_rank(rank_) + ": " + reason);
+    local_group()->record_failure(error);
+    if (wires_.channels) wires_.channels->tell(kAnyPeer, message_of(local_group()->recorded_failure().value_or(error)));
+    if (wires_.network) wires_.network->wake();
+  } catch (...) {
+    local_->abort("out of memory");
+  }
+}
+
+std::string SpanningGroup::absent_here(std::uint64_t sequence) const {
+  std::string list;
+  for (int p = 0; p < hosts_.members_count(host()); ++p) {
+    if (board_[p].calls.load() <= sequence) append(list, name_of_rank(hosts_.members(host())[static_cast<std::size_t>(p)]));
+  }
+  return list;
+}
+
+void SpanningGroup::hear(Passed& passed) {
+  for (const auto& [sender, message] : wires_.channels->heard()) {
+    if (const auto error = error_of(message)) return fail_all(passed, *error);
+    if (message == "bye") departed_.insert(sender);
+    if (const auto sequence = number_after(message, "who ")) {
+      wires_.channels->tell(sender, "absent " + std::to_string(*sequence) + " " + absent_here(*sequence));
+    }
+    if (const auto sequence = number_after(message, "absent ")) {
+      if (!question_ || question_->sequence != *sequence) continue;
+      question_->answers[sender] = message.substr(std::min(message.size(), message.find(' ', 7) + 1));
+    }
+  }
+}
+
+void SpanningGroup::look_at_peers(Passed& passed, Clock::time_point now) {
+  const SpanningOperation* const open = oldest_open();
+  if (open == nullptr) return;
+  const std::string during = " during " + describe_call(open->fingerprint, options_.name) + ".";
+  const auto overdue = [&](int r, Clock::duration grace) { return now - missed_since_.try_emplace(r, now).first->second >= grace; };
+  const char* const advice = "Look at that rank's own output and the kernel log; start again from the last checkpoint.";
+  const Link& link = local_group()->link();
+  const std::vector<int> dead_here = link.liveness ? link.liveness->dead() : std::vector<int>{};
+  for (int p = 0; p < link.size; ++p) {
+    const int r = hosts_.members(host())[static_cast<std::size_t>(p)];
+    if (std::find(dead_here.begin(), dead_here.end(), link.liveness_ranks[static_cast<std::size_t>(p)]) == dead_here.end()) continue;
+    if (local_group()->control().rank(p).departed.load() != 0) {
+      departed_.insert(r);
+    } else if (overdue(r, kDeathGrace)) {
+      return fail_all(passed, Error(ErrorKind::kPeerLost, name_of_rank(r) + " died" + during, advice));
+    }
+  }
+  for (const int r : wires_.channels->dead()) {
+    if (!departed_.contains(r) && overdue(r, kDeathGrace)) {
+      return fail_all(passed, Error(ErrorKind::kPeerLost, name_of_rank(r) + " died, or its host can't be reached," + during, advice));
+    }
+  }
+  const auto awaited = open->missing();
+  for (const int r : departed_) {
+    const bool needed = std::any_of(awaited.begin(), awaited.end(), [r](const Missing& missing) { return missing.rank == r; });
+    if (!needed || !overdue(r, kLeaveGrace)) continue;
+    return fail_all(passed, Error(ErrorKind::kPeerLost,
+                                  name_of_rank(r) + " has left " + options_.name + ", but " + name_of_rank(rank_) + " waits for it in " +
+                                      describe_call(open->fingerprint, options_.name) + ".",
+                                  "Look at that rank's own output for its reason."));
+  }
+}
+
+/// Asks the other hosts who has not entered; empty while answers are awaited.
+std::optional<std::string> SpanningGroup::who_is_missing(const SpanningOperation& operation, Clock::time_point now) {
+  std::string absent;
+  std::string late;
+  if (operation.collective()) {
+    const std::uint64_t sequence = operation.fingerprint.sequence;
+    if (!question_ || question_->sequence != sequence) {
+      question_ = Question{sequence, now, {}};
+      wires_.channels->tell(kAnyPeer, "who " + std::to_string(sequence));
+    }
+    if (question_->answers.size() < rails_.size() && now - question_->asked < kAnswerTime) return std::nullopt;
+    absent = absent_here(sequence);
+    std::string silent;
+    std::set<std::string> told;
+    for (const int r : rails_) {
+      const auto answer = question_->answers.find(r);
+      if (answer == question_->answers.end()) {
+        append(silent, name_of_rank(r));
+      } else if (!answer->second.empty() && told.insert(answer->second).second) {
+        append(absent, answer->second);
+      }
+    }
+    if (!absent.empty()) return absent + " did not arrive";
+    if (!silent.empty()) return silent + " did not answer";
+  }
+  for (const Missing& missing : operation.missing()) append(missing.arrived ? late : absent, name_of_rank(missing.rank));
+  if (!absent.empty()) return absent + " did not arrive";
+  if (!late.empty()) return late + " did not finish";
+  return "this rank did not get to run it";
+}
+
+void SpanningGroup::look_at_deadlines(Passed& passed, Clock::time_point now) {
+  const auto overdue = [&](const std::shared_ptr<SpanningOperation>& operation) {
+    if (now < operation->deadline) return false;
+    const auto missing = who_is_missing(*operation, now);
+    if (!missing) return true;
+    fail_all(passed, Error(ErrorKind::kTimeout,
+                           describe_call(operation->fingerprint, options_.name) + " timed out after " + seconds(operation->timeout) + ": " + *missing + ".",
+                           "See what those ranks do, or raise the timeout."));
+    return true;
+  };
+  // Later collectives only wait for the first.
+  if (!collectives_.empty() && overdue(std::shared_ptr(collectives_.front()))) return;
+  for (const auto& operation : std::vector(messages_)) {
+    if (overdue(operation)) return;
+  }
+}
+
+void SpanningGroup::check_health(Passed& passed) {
+  const auto now = Clock::now();
+  if (now < next_health_check_) return;
+  next_health_check_ = now + kHealthInterval;
+  hear(passed);
+  look_at_peers(passed, now);
+  look_at_deadlines(passed, now);
+}
+
+}  // namespace wirewise::comm

@@ -1,0 +1,274 @@
+#include "wirewise/comm/spanning_group.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+#include <new>
+
+#include "wirewise/base/cgroup.h"
+#include "wirewise/comm/spanning_operation.h"
+
+namespace wirewise::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kSpins = 200;
+constexpr auto kYieldTime = 100us;
+constexpr auto kNetworkSleep = 5ms;
+constexpr auto kLocalSleep = 1ms;
+
+}  // namespace
+
+SpanningGroup::SpanningGroup(HostMap hosts, int rank, std::vector<RankIdentity> identities, std::unique_ptr<LocalCommunicator> local,
+                             Wires wires, CommunicatorOptions options)
+    : hosts_(std::move(hosts)),
+      rank_(rank),
+      identities_(std::move(identities)),
+      local_(std::move(local)),
+      wires_(std::move(wires)),
+      options_(std::move(options)),
+      rails_(hosts_.rails(rank)) {
+  const Group& group = *local_->group();
+  spin_ = group.size() <= usable_cores();
+  const auto places = static_cast<std::size_t>(group.size());
+  std::uint64_t offset = 0;
+  if (group.rank() == 0) {
+    board_block_ = group.context().arena.allocate(places * sizeof(Entered));
+    for (std::size_t p = 0; p < places; ++p) ::new (static_cast<Entered*>(board_block_) + p) Entered{};
+    offset = static_cast<std::uint64_t>(static_cast<std::byte*>(board_block_) - group.context().arena.base());
+  }
+  CallOptions call;
+  call.label = "start of " + options_.name;
+  call.progress = CallOptions::Progress::kOnWait;
+  local_->broadcast({&offset, DType::kInt64}, 1, 0, call).wait();
+  board_ = reinterpret_cast<Entered*>(group.at(0, offset));
+}
+
+SpanningGroup::~SpanningGroup() { close(); }
+
+std::string SpanningGroup::name_of_rank(int r) const {
+  const RankIdentity& identity = identities_[static_cast<std::size_t>(r)];
+  return "rank " + std::to_string(r) + " (" + identity.host + ", pid " + std::to_string(identity.pid) + ")";
+}
+
+Error SpanningGroup::mismatch(int a, const Fingerprint& first, int b, const Fingerprint& second) const {
+  if (a > b) return mismatch(b, second, a, first);
+  return Error(ErrorKind::kMismatch,
+               "ranks disagree: " + name_of_rank(a) + " called " + describe_call(first, options_.name) + ", " + name_of_rank(b) + " called " +
+                   describe_call(second, options_.name) + ".",
+               "Make all ranks call the same operations in one order, with equal types, counts, root and reduction.");
+}
+
+// --- issuing
+
+Work SpanningGroup::issue(std::shared_ptr<SpanningOperation> operation) {
+  {
+    const std::lock_guard lock(issue_mutex_);
+    if (failure_) throw *failure_;
+    if (operation->collective()) {
+      operation->fingerprint.sequence = next_sequence_++;
+      board_[place()].calls.store(next_sequence_);
+    }
+    fresh_.push_back(operation);
+    if (operation->background) background_.fetch_add(1);
+  }
+  if (operation->background) {
+    const std::lock_guard lock(thread_mutex_);
+    if (!thread_.joinable()) {
+      // Signals belong to the program's own threads.
+      sigset_t all;
+      sigset_t before;
+      sigfillset(&all);
+      pthread_sigmask(SIG_SETMASK, &all, &before);
+      thread_ = std::thread([this] { run_in_background(); });
+      pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+    thread_wanted_.notify_all();
+  }
+  return Work(std::move(operation));
+}
+
+// --- driving
+
+bool SpanningGroup::advance(Passed& passed, const std::shared_ptr<SpanningOperation>& operation) {
+  passed.moved = operation->step() || passed.moved;
+  if (!operation->reached(Level::kComplete)) return false;
+  passed.finished.push_back(operation);
+  return true;
+}
+
+void SpanningGroup::drive(Passed& passed) {
+  try {
+    if (const auto failure = local_group()->recorded_failure()) return fail_all(passed, *failure);
+    {
+      const std::lock_guard lock(issue_mutex_);
+      for (auto& operation : fresh_) {
+        if (operation->collective()) {
+          collectives_.push_back(std::move(operation));
+        } else {
+          messages_.push_back(std::move(operation));
+        }
+      }
+      fresh_.clear();
+    }
+    if (collectives_.empty() && messages_.empty()) return;
+    passed.moved = network().progress() || passed.moved;
+    while (!collectives_.empty() && advance(passed, collectives_.front())) collectives_.pop_front();
+    std::erase_if(messages_, [&](const auto& operation) { return advance(passed, operation); });
+    on_network_ = (!collectives_.empty() && collectives_.front()->on_network()) ||
+                  std::any_of(messages_.begin(), messages_.end(), [](const auto& operation) { return operation->on_network(); });
+  } catch (const Error& error) {
+    fail_all(passed, error);
+  } catch (const std::exception& error) {
+    fail_all(passed, Error(ErrorKind::kFailed, options_.name + ": " + error.what() + "."));
+  }
+}
+
+void SpanningGroup::finish(Passed& passed) noexcept {
+  for (const auto& operation : passed.finished) {
+    if (operation->background) background_.fetch_sub(1);
+    operation->run_callbacks();
+  }
+  if (passed.finished.empty()) return;
+  { const std::lock_guard lock(thread_mutex_); }
+  passed_.notify_all();
+}
+
+void SpanningGroup::progress() {
+  Passed passed;
+  {
+    const std::unique_lock lock(drive_mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return;
+    drive(passed);
+    if (!passed.moved) check_health(passed);
+  }
+  finish(passed);
+}
+
+bool SpanningGroup::test(SpanningOperation& operation) {
+  if (!operation.reached(Level::kComplete)) progress();
+  if (!operation.reached(Level::kComplete)) return false;
+  operation.rethrow();
+  return true;
+}
+
+void SpanningGroup::idle(int& spins, Clock::time_point& since, std::uint32_t bell) {
+  if (spin_ && ++spins < kSpins) return;
+  const auto now = Clock::now();
+  if (since == Clock::time_point{}) since = now;
+  if (now - since < kYieldTime) {
+    std::this_thread::yield();
+  } else if (on_network_) {
+    network().sleep(kNetworkSleep);
+  } else {
+    local_group()->sleep(bell, kLocalSleep);
+  }
+}
+
+void SpanningGroup::wait(SpanningOperation& operation, Level level) {
+  if (operation.reached(level)) return operation.rethrow();
+  waiters_.fetch_add(1);
+  int spins = 0;
+  Clock::time_point since{};
+  while (!operation.reached(level)) {
+    const std::uint32_t bell = local_group()->bell();
+    Passed passed;
+    bool mine = false;
+    {
+      const std::unique_lock lock(drive_mutex_, std::try_to_lock);
+      mine = lock.owns_lock();
+      if (mine) {
+        drive(passed);
+        if (!passed.moved) check_health(passed);
+      }
+    }
+    finish(passed);
+    if (operation.reached(level)) break;
+    if (passed.moved) {
+      spins = 0;
+      since = {};
+    } else if (mine) {
+      idle(spins, since, bell);
+    } else {
+      std::unique_lock lock(thread_mutex_);
+      passed_.wait_for(lock, 1ms);
+    }
+  }
+  waiters_.fetch_sub(1);
+  if (background_ > 0) {
+    { const std::lock_guard lock(thread_mutex_); }
+    thread_wanted_.notify_all();
+  }
+  operation.rethrow();
+}
+
+void SpanningGroup::run_in_background() {
+  pthread_setname_np(pthread_self(), "wirewise-span");
+  int spins = kSpins;
+  Clock::time_point since{};
+  for (;;) {
+    {
+      std::unique_lock lock(thread_mutex_);
+      thread_wanted_.wait(lock, [this] { return stop_ || (background_ > 0 && waiters_ == 0); });
+      if (stop_) return;
+    }
+    const std::uint32_t bell = local_group()->bell();
+    Passed passed;
+    {
+      const std::lock_guard lock(drive_mutex_);
+      drive(passed);
+      if (!passed.moved) check_health(passed);
+    }
+    finish(passed);
+    if (passed.moved) {
+      since = {};
+    } else {
+      idle(spins, since, bell);
+    }
+  }
+}
+
+// --- ending
+
+void SpanningGroup::close() noexcept {
+  {
+    const std::lock_guard lock(issue_mutex_);
+    if (closed_) return;
+    closed_ = true;
+  }
+  {
+    const std::lock_guard lock(thread_mutex_);
+    stop_ = true;
+  }
+  thread_wanted_.notify_all();
+  if (wires_.network) wires_.network->wake();
+  if (thread_.joinable()) thread_.join();
+  Passed passed;
+  try {
+    const std::lock_guard lock(drive_mutex_);
+    drive(passed);
+    const Error closed(ErrorKind::kAborted, options_.name + ": " + name_of_rank(rank_) + " has closed its communicator.",
+                       "Wait for operations before the communicator ends.");
+    if (const SpanningOperation* const open = oldest_open()) {
+      fail_all(passed, Error(ErrorKind::kAborted,
+                             name_of_rank(rank_) + " closed its communicator with " + describe_call(open->fingerprint, options_.name) + " in flight.",
+                             closed.remedy()));
+    }
+    const std::lock_guard issue_lock(issue_mutex_);
+    if (!failure_) failure_ = closed;
+  } catch (...) {
+    collectives_.clear();
+    messages_.clear();
+  }
+  finish(passed);
+  if (wires_.channels) wires_.channels->tell(kAnyPeer, "bye");
+  wires_.network.reset();
+  wires_.channels.reset();
+  for (void* const block : kept_) local_group()->keep_until_closed(block);
+  if (board_block_ != nullptr) local_group()->keep_until_closed(board_block_);
+  local_.reset();
+}
+
+}  // namespace wirewise::comm

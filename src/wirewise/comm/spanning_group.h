@@ -1,0 +1,133 @@
+// One rank's side of a communicator across hosts: the group of its host, the wires to the others, its operations and who drives them.
+//
+// Collectives run one after another, in order of issue: so the calls that they make on the host's group come in one order on all its
+// ranks. Messages run beside them. Whoever waits drives; a thread takes background operations that nobody waits for.
+//
+// A failure is recorded in the host's control memory and told to the other hosts; the first one that a host learns of is what all its
+// ranks report.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "wirewise/base/error.h"
+#include "wirewise/comm/host_map.h"
+#include "wirewise/comm/local_communicator.h"
+#include "wirewise/comm/wires.h"
+
+namespace wirewise::comm {
+
+class SpanningOperation;
+
+class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
+ public:
+  SpanningGroup(HostMap hosts, int rank, std::vector<RankIdentity> identities, std::unique_ptr<LocalCommunicator> local, Wires wires,
+                CommunicatorOptions options);
+  ~SpanningGroup();
+  SpanningGroup(const SpanningGroup&) = delete;
+  SpanningGroup& operator=(const SpanningGroup&) = delete;
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return hosts_.ranks(); }
+  [[nodiscard]] const HostMap& hosts() const noexcept { return hosts_; }
+  [[nodiscard]] int host() const noexcept { return hosts_.host_of(rank_); }
+  [[nodiscard]] int place() const noexcept { return hosts_.place_of(rank_); }
+  [[nodiscard]] const std::vector<int>& rails() const noexcept { return rails_; }
+  [[nodiscard]] LocalCommunicator& local() noexcept { return *local_; }
+  [[nodiscard]] const std::shared_ptr<Group>& local_group() noexcept { return local_->group(); }
+  [[nodiscard]] Network& network() noexcept { return *wires_.network; }
+  [[nodiscard]] const CommunicatorOptions& options() const noexcept { return options_; }
+  [[nodiscard]] const std::vector<RankIdentity>& identities() const noexcept { return identities_; }
+
+  Work issue(std::shared_ptr<SpanningOperation> operation);
+  void wait(SpanningOperation& operation, Level level);
+  bool test(SpanningOperation& operation);
+  void progress();
+  void abort(const std::string& reason) noexcept;
+  void close() noexcept;
+
+  /// Keeps memory that peers may still use after a failure, until all have left.
+  void keep(void* block) noexcept { kept_.push_back(block); }
+
+  [[nodiscard]] std::string name_of_rank(int r) const;
+  [[nodiscard]] Error mismatch(int a, const Fingerprint& first, int b, const Fingerprint& second) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Passed {
+    bool moved = false;
+    std::vector<std::shared_ptr<SpanningOperation>> finished;
+  };
+  struct Question {  // what became of asking who has entered a call
+    std::uint64_t sequence = 0;
+    Clock::time_point asked;
+    std::map<int, std::string> answers;  // by rank asked: the ranks of its host that have not entered
+  };
+  struct alignas(64) Entered {
+    std::atomic<std::uint64_t> calls{0};
+  };
+
+  // Under drive_mutex_.
+  void drive(Passed& passed);
+  bool advance(Passed& passed, const std::shared_ptr<SpanningOperation>& operation);
+  void check_health(Passed& passed);
+  void hear(Passed& passed);
+  void look_at_peers(Passed& passed, Clock::time_point now);
+  void look_at_deadlines(Passed& passed, Clock::time_point now);
+  [[nodiscard]] std::optional<std::string> who_is_missing(const SpanningOperation& operation, Clock::time_point now);
+  [[nodiscard]] std::string absent_here(std::uint64_t sequence) const;
+  void fail_all(Passed& passed, const Error& error);
+  [[nodiscard]] const SpanningOperation* oldest_open() const;
+
+  void finish(Passed& passed) noexcept;
+  void idle(int& spins, Clock::time_point& since, std::uint32_t bell);
+  void run_in_background();
+
+  HostMap hosts_;
+  int rank_;
+  std::vector<RankIdentity> identities_;
+  std::unique_ptr<LocalCommunicator> local_;
+  Wires wires_;
+  CommunicatorOptions options_;
+  std::vector<int> rails_;
+  Entered* board_ = nullptr;  // by place on this host; in the memory of its first rank
+  void* board_block_ = nullptr;
+  bool spin_ = false;
+
+  std::mutex issue_mutex_;  // taken after drive_mutex_ where both are
+  std::deque<std::shared_ptr<SpanningOperation>> fresh_;
+  std::uint64_t next_sequence_ = 0;
+  std::optional<Error> failure_;
+  bool closed_ = false;
+
+  std::mutex drive_mutex_;
+  std::deque<std::shared_ptr<SpanningOperation>> collectives_;
+  std::vector<std::shared_ptr<SpanningOperation>> messages_;
+  Clock::time_point next_health_check_{};
+  std::optional<Question> question_;
+  std::vector<void*> kept_;
+  std::set<int> departed_;
+  std::map<int, Clock::time_point> missed_since_;  // by rank: when it was first seen dead or departed
+
+  std::atomic<int> waiters_{0};
+  std::atomic<int> background_{0};  // operations that the thread looks after
+  std::atomic<bool> on_network_{false};  // what is open waits for the network, too
+  std::mutex thread_mutex_;
+  std::condition_variable thread_wanted_;
+  std::thread thread_;
+  bool stop_ = false;
+  std::condition_variable passed_;  // with thread_mutex_: something was driven
+};
+
+}  // namespace wirewise::comm

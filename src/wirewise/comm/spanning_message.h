@@ -1,0 +1,39 @@
+// send and recv between ranks of different hosts. A small message travels with its header; a large one follows it, once the receiver has
+// seen that both sides mean the same.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "wirewise/comm/spanning_operation.h"
+
+namespace wirewise::comm {
+
+class SpanningMessage : public SpanningOperation {
+ public:
+  using SpanningOperation::SpanningOperation;
+  [[nodiscard]] bool collective() const noexcept override { return false; }
+  [[nodiscard]] std::vector<Missing> missing() const override { return {{fingerprint.root, false}}; }
+};
+
+class SpanningSend final : public SpanningMessage {
+ public:
+  SpanningSend(std::shared_ptr<SpanningGroup> owner, const Fingerprint& print, CallOptions options, const void* data);
+
+ private:
+  void begin() override;
+  const std::byte* data_;
+  std::vector<std::byte> header_;
+};
+
+class SpanningRecv final : public SpanningMessage {
+ public:
+  SpanningRecv(std::shared_ptr<SpanningGroup> owner, const Fingerprint& print, CallOptions options, void* data);
+
+ private:
+  void begin() override;
+  std::byte* data_;
+};
+
+}  // namespace wirewise::comm
