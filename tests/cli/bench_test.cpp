@@ -323,6 +323,13 @@ class Breaking final : public Communicator {
   bool here_;
 };
 
+TEST(BenchCase, WithoutAKnownLimitThereIsNoShareOfIt) {
+  testing::expect_no_errors(testing::run_threads(2, [&](Communicator& communicator) {
+    EXPECT_EQ(run_case(communicator, {.size = 8000}, few(), MemoryLimit{}).limit_fraction, 0);
+    EXPECT_GT(run_case(communicator, {.size = 8000}, few(), kSomeLimit).limit_fraction, 0);
+  }));
+}
+
 TEST(BenchCase, BrokenElementsOfOneRankAreCountedOnAll) {
   const auto errors = testing::run_threads(2, [&](Communicator& communicator) {
     Breaking breaking(communicator, communicator.rank() == 1);

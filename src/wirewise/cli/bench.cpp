@@ -25,6 +25,7 @@
 #include "wirewise/cli/commands.h"
 #include "wirewise/cli/launcher.h"
 #include "wirewise/cli/report.h"
+#include "wirewise/comm/cuda_library.h"
 
 namespace wirewise {
 namespace {
@@ -58,11 +59,11 @@ struct Request {
 
 Request read_request(const Arguments& arguments, int ranks) {
   Request request;
-  if (arguments.device != "cpu") {
-    throw bad_input(arguments.device == "cuda" ? "--device cuda needs the CUDA library of wirewise, which this build does not have."
-                                               : "unknown device " + printable(arguments.device) + ".",
-                    "Use --device cpu.");
+  if (arguments.device == "cuda") {
+    (void)open_cuda_device(0, ranks, CudaComm::kNccl);  // throws with the reason where there is none
+    throw bad_input("--device cuda: measuring CUDA tensors is not built yet.", "Use --device cpu.");
   }
+  if (arguments.device != "cpu") throw bad_input("unknown device " + printable(arguments.device) + ".", "Use --device cpu.");
   request.ops = bench::parse_ops(arguments.op);
   request.sizes = bench::parse_sizes(arguments.sizes);
   request.redop = bench::parse_reduction(arguments.redop);
@@ -107,15 +108,16 @@ std::vector<std::string> rank_command(const Arguments& arguments) {
   return command;
 }
 
-std::string preamble(const Arguments& arguments, const bench::Plan& plan, const bench::MemoryLimit& limit, int ranks) {
+std::string preamble(const Arguments& arguments, const bench::Plan& plan, const bench::MemoryLimit& limit, int ranks, int hosts) {
   char text[512];
+  std::snprintf(text, sizeof text, "# %d ranks on %d host%s; buffers in %s memory, %s\n", ranks, hosts, hosts == 1 ? "" : "s", plan.shared ? "shared" : "ordinary",
+                arguments.cold ? "other ones in every iteration, past the last-level cache" : "the same in every iteration");
+  std::string lines = text;
+  if (hosts > 1) return lines + "# the link between hosts is not measured: no limit\n";
   std::snprintf(text, sizeof text,
-                "# %d ranks on one host; buffers in %s memory, %s\n"
-                "# memory, all ranks at once (GB/s): read %.1f, write %.1f, copy %.1f (each byte read and written); last-level cache %s\n",
-                ranks, plan.shared ? "shared" : "ordinary",
-                arguments.cold ? "other ones in every iteration, past the last-level cache" : "the same in every iteration", limit.read / 1e9,
+                "# memory, all ranks at once (GB/s): read %.1f, write %.1f, copy %.1f (each byte read and written); last-level cache %s\n", limit.read / 1e9,
                 limit.write / 1e9, limit.copy / 1e9, format_bytes(plan.cache).c_str());
-  return text;
+  return lines + text;
 }
 
 /// Prints to standard output at once, so that a reader sees each case as it is done.
@@ -142,8 +144,8 @@ int run_rank(const Arguments& arguments, const Request& request, const RankEnvir
   plan.shared = !arguments.private_memory;
   plan.cold = arguments.cold;
   plan.cache = bench::last_level_cache();
-  const bench::MemoryLimit limit = bench::measure_memory(*communicator);
-  if (speaks) (arguments.json ? std::cerr : std::cout) << preamble(arguments, plan, limit, ranks) << std::flush;
+  const bench::MemoryLimit limit = environment.nodes == 1 ? bench::measure_memory(*communicator) : bench::MemoryLimit{};
+  if (speaks) (arguments.json ? std::cerr : std::cout) << preamble(arguments, plan, limit, ranks, environment.nodes) << std::flush;
 
   std::vector<Result> results;
   for (const Op op : request.ops) {

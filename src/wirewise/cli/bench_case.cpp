@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -237,8 +238,8 @@ std::vector<Seconds> one_by_one(Communicator& communicator, Runner& runner, int 
 
 /// The smallest of the values that at least `share` of them don't exceed.
 Seconds percentile(const std::vector<Seconds>& sorted, double share) {
-  const auto rank = static_cast<std::size_t>(share * static_cast<double>(sorted.size()));
-  return sorted[std::min(rank, sorted.size() - 1)];
+  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
+  return sorted[std::clamp<std::size_t>(rank, 1, sorted.size()) - 1];
 }
 
 }  // namespace
@@ -277,7 +278,7 @@ Result run_case(Communicator& communicator, const Case& what, const Plan& plan, 
   result.p99_us = largest(communicator, percentile(times, 0.99)) / calls * 1e6;
   result.algbw_GBps = static_cast<double>(result.size) / time / 1e9;
   result.busbw_GBps = result.algbw_GBps * bus_factor(what.op, communicator.size());
-  result.limit_fraction = least_time(limit, least_traffic(what.op, result.size, communicator.size(), what.in_place)) / time;
+  if (limit.copy > 0) result.limit_fraction = least_time(limit, least_traffic(what.op, result.size, communicator.size(), what.in_place)) / time;
 
   auto wrong = static_cast<std::int64_t>(runner.check());
   std::int64_t all_wrong = 0;

@@ -42,11 +42,11 @@ struct Result {
   double algbw_GBps = 0;
   double busbw_GBps = 0;
   std::size_t wrong = 0;      // elements, over all ranks
-  double limit_fraction = 0;  // the least time that memory allows / time; 0 where nothing moves
+  double limit_fraction = 0;  // the least time that memory allows / time; 0 where nothing moves or no limit is known
   int iterations = 0;
 };
 
-/// Collective: all ranks pass the same. Warms up, times, then runs once more on fresh data and checks every element.
+/// Collective: all ranks pass the same. A limit of zeros stands for none. Warms up, times, then runs once more on fresh data and checks every element.
 [[nodiscard]] Result run_case(Communicator& communicator, const Case& what, const Plan& plan, const MemoryLimit& limit);
 
 }  // namespace wirewise::bench
