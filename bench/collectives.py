@@ -252,10 +252,10 @@ def print_tables(tables):
             print(f"all {len(table)} cases finished")
     lines = goals(tables)
     if lines:
-        print(f"\n{'goal':<60}{'figure':>8}{'wanted':>8}")
+        print(f"\n{'goal':<66}{'figure':>8}{'wanted':>8}")
         for line in lines:
             what = f"{line['ranks']} ranks, {line['op']}: {line['goal']}"
-            print(f"{what:<60}{line['figure']:>8.2f}{line['wanted']:>8.2f}  {'reached' if line['reached'] else 'NOT reached'}")
+            print(f"{what:<66}{line['figure']:>8.2f}{line['wanted']:>8.2f}  {'reached' if line['reached'] else 'NOT reached'}")
 
 
 def main():
