@@ -23,7 +23,11 @@ struct ChannelAddress {
 
 class HostChannels final : public Channels {
  public:
-  class Listening;  // bound to one address, not yet connected
+  /// Bound to one address, not yet connected.
+  struct Listening {
+    UniqueFd socket;
+    ChannelAddress where;
+  };
 
   /// Binds a free port of `address` (numeric; the interface chosen for the job, never all interfaces).
   [[nodiscard]] static std::unique_ptr<Listening> listen(const std::string& address);

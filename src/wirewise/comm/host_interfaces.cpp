@@ -1,5 +1,5 @@
-// What this host shows of its network interfaces: getifaddrs for addresses, /sys for speed and RDMA, and a connected datagram socket (which
-// sends nothing) for the route to MASTER_ADDR.
+// What this host shows of its network interfaces: getifaddrs for addresses, /sys for speed and RDMA, and a connected datagram socket
+// (which sends nothing) for the route to MASTER_ADDR.
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -131,7 +131,8 @@ NetworkInterface network_interface() {
   InterfaceWishes wishes;
   wishes.environment = [](const char* name) { return std::getenv(name); };
   wishes.rdma_ports = rdma_ports();
-  if (const char* const master = std::getenv("MASTER_ADDR"); master != nullptr && *master != 0) wishes.address_to_master = address_towards(master);
+  if (const char* const master = std::getenv("MASTER_ADDR"); master != nullptr && *master != 0)
+    wishes.address_to_master = address_towards(master);
   NetworkInterface chosen = choose_interface(host_interfaces(), wishes);
   log_info("Traffic between hosts goes over " + printable(chosen.name) + " (" + chosen.address +
            (chosen.rdma.empty() ? "" : ", RDMA " + join(chosen.rdma, ", ")) + "): " + chosen.reason + ".");

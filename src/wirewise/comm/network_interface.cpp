@@ -23,7 +23,7 @@ constexpr const char* kNccl = "NCCL_SOCKET_IFNAME";
 constexpr const char* kGloo = "GLOO_SOCKET_IFNAME";
 
 // How the interfaces that join containers and virtual machines to their host are called.
-constexpr std::array<std::string_view, 13> kVirtual = {"docker", "veth",   "br-",  "virbr", "vnet",  "cni",  "flannel",
+constexpr std::array<std::string_view, 13> kVirtual = {"docker", "veth",   "br-",   "virbr", "vnet",   "cni",      "flannel",
                                                        "cali",   "podman", "lxcbr", "lxdbr", "cilium", "tailscale"};
 
 bool is_virtual(const HostInterface& interface) {
@@ -48,7 +48,8 @@ std::string address_of(const HostInterface& interface, const InterfaceWishes& wi
   for (const std::string& address : all) {
     if (is_link_local(address) && (!link_local || is_ipv6(address))) continue;
     if (best.empty() || (is_link_local(best) && !is_link_local(address))) best = address;
-    if (!master.empty() && !is_link_local(address) && is_ipv6(best) != is_ipv6(master) && is_ipv6(address) == is_ipv6(master)) best = address;
+    if (!master.empty() && !is_link_local(address) && is_ipv6(best) != is_ipv6(master) && is_ipv6(address) == is_ipv6(master))
+      best = address;
   }
   return best;
 }
@@ -80,7 +81,8 @@ std::string reason_of(const Interfaces& ranked, const InterfaceWishes& wishes) {
 std::string listing(const std::vector<HostInterface>& interfaces) {
   std::vector<std::string> parts;
   for (const HostInterface& interface : interfaces) {
-    parts.push_back(printable(interface.name) + (interface.up ? interface.addresses.empty() ? " (no address)" : " (" + interface.addresses[0] + ")" : " (down)"));
+    parts.push_back(printable(interface.name) +
+                    (interface.up ? interface.addresses.empty() ? " (no address)" : " (" + interface.addresses[0] + ")" : " (down)"));
   }
   return parts.empty() ? "none" : join(parts, ", ");
 }
@@ -110,7 +112,9 @@ std::optional<NetworkInterface> first_usable(const Interfaces& wanted, const Int
   if (wanted.empty()) return std::nullopt;
   const HostInterface& first = *wanted.front();
   throw bad_input(setting + " names the network interface " + printable(first.name) + ", which " +
-                      (!first.up ? "is down." : first.addresses.empty() ? "has no address." : "has no address that other hosts can use."),
+                      (!first.up                 ? "is down."
+                       : first.addresses.empty() ? "has no address."
+                                                 : "has no address that other hosts can use."),
                   "Bring it up and give it an address, or name another.");
 }
 
@@ -124,8 +128,9 @@ NetworkInterface automatic(const std::vector<HostInterface>& interfaces, const I
   const bool only_virtual = fit.empty();
   Interfaces& ranked = only_virtual ? virtuals : fit;
   if (ranked.empty()) {
-    throw bad_input("This host has no network interface that ranks on other hosts can reach" + excluded + ": it has " + listing(interfaces) + ".",
-                    std::string("Bring one up, or name one with ") + kOwn + ".");
+    throw bad_input(
+        "This host has no network interface that ranks on other hosts can reach" + excluded + ": it has " + listing(interfaces) + ".",
+        std::string("Bring one up, or name one with ") + kOwn + ".");
   }
   rank(ranked, wishes);
   std::string reason = reason_of(ranked, wishes);
@@ -133,8 +138,8 @@ NetworkInterface automatic(const std::vector<HostInterface>& interfaces, const I
   return result_of(*ranked.front(), address_of(*ranked.front(), wishes, false), reason + excluded);
 }
 
-std::optional<NetworkInterface> by_exact_names(const char* variable, const std::string& value, const std::vector<HostInterface>& interfaces,
-                                               const InterfaceWishes& wishes) {
+std::optional<NetworkInterface> by_exact_names(const char* variable, const std::string& value,
+                                               const std::vector<HostInterface>& interfaces, const InterfaceWishes& wishes) {
   Interfaces wanted;
   for (const std::string& name : split(value, ',')) {
     for (const HostInterface& interface : interfaces) {
@@ -155,7 +160,8 @@ std::optional<NetworkInterface> by_exact_names(const char* variable, const std::
 }
 
 /// "mlx5_0:1", or "mlx5_0" for its first port.
-std::optional<NetworkInterface> by_rdma_port(const std::string& value, const std::vector<HostInterface>& interfaces, const InterfaceWishes& wishes) {
+std::optional<NetworkInterface> by_rdma_port(const std::string& value, const std::vector<HostInterface>& interfaces,
+                                             const InterfaceWishes& wishes) {
   for (const std::string& name : split(value, ',')) {
     for (const std::string& port : wishes.rdma_ports) {
       if (port != name && port != name + ":1") continue;
@@ -187,7 +193,8 @@ NetworkInterface by_nccl(const std::string& value, const std::vector<HostInterfa
   if (exclude) {
     std::vector<HostInterface> left;
     for (const HostInterface& interface : interfaces) {
-      if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches(interface, name); })) left.push_back(interface);
+      if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches(interface, name); }))
+        left.push_back(interface);
     }
     return automatic(left, wishes, " (without those that " + setting + " excludes)");
   }

@@ -21,8 +21,8 @@ constexpr unsigned kMajor = 1;
 constexpr unsigned kOldestMinor = 11;
 constexpr const char* kPackage = "Install UCX (Debian and Ubuntu: apt install libucx0), or run all ranks on one host.";
 
-/// Holds settings in the environment while the library loads: it reads some only then (its signal handlers and memory hooks). The table is
-/// swapped whole, because other threads may be reading the old one; a setting of the user's stays.
+/// Holds settings in the environment while the library loads: it reads some only then (its signal handlers and memory hooks). The table
+/// is swapped whole, because other threads may be reading the old one; a setting of the user's stays.
 class LoadingEnvironment {
  public:
   explicit LoadingEnvironment(std::vector<std::string> settings) : settings_(std::move(settings)), before_(environ) {

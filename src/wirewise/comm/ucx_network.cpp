@@ -18,10 +18,11 @@ void check(const UcxFlight& flight, const UcxWorker& worker) {
     case End::kFine: return;
     case End::kTruncated:
       throw Error(ErrorKind::kFailed, "A message of " + std::to_string(flight.bytes) + " bytes from " +
-                                          (flight.source < 0 ? peer : "rank " + std::to_string(flight.source)) + " doesn't fit into the " +
-                                          std::to_string(flight.capacity) + " bytes that wait for it.");
+                                          (flight.source < 0 ? peer : "rank " + std::to_string(flight.source)) +
+                                          " doesn't fit into the " + std::to_string(flight.capacity) + " bytes that wait for it.");
     case End::kPeerLost:
-      throw Error(ErrorKind::kPeerLost, flight.peer < 0 ? "all peers are gone." : peer + " is gone: " + worker.words(flight.status) + ".");
+      throw Error(ErrorKind::kPeerLost,
+                  flight.peer < 0 ? "all peers are gone." : peer + " is gone: " + worker.words(flight.status) + ".");
     case End::kBrokenOff:
       throw Error(ErrorKind::kFailed, "The connection with " + peer + " was closed when a transfer under way was let go.");
     case End::kClosed: throw Error(ErrorKind::kAborted, "The network was closed while a transfer with " + peer + " was in flight.");
@@ -31,7 +32,8 @@ void check(const UcxFlight& flight, const UcxWorker& worker) {
 
 class UcxTransfer final : public Transfer {
  public:
-  UcxTransfer(std::shared_ptr<UcxWorker> worker, std::shared_ptr<UcxFlight> flight) : worker_(std::move(worker)), flight_(std::move(flight)) {}
+  UcxTransfer(std::shared_ptr<UcxWorker> worker, std::shared_ptr<UcxFlight> flight)
+      : worker_(std::move(worker)), flight_(std::move(flight)) {}
   ~UcxTransfer() override { worker_->cancel(*flight_); }
   UcxTransfer(const UcxTransfer&) = delete;
   UcxTransfer& operator=(const UcxTransfer&) = delete;
@@ -71,7 +73,9 @@ class UcxNetwork final : public Network {
 
  private:
   static void require(std::uint64_t tag) {
-    if (tag > kMostTag) throw Error(ErrorKind::kFailed, "A message's tag is " + std::to_string(tag) + ", above the most of " + std::to_string(kMostTag) + ".");
+    if (tag > kMostTag)
+      throw Error(ErrorKind::kFailed,
+                  "A message's tag is " + std::to_string(tag) + ", above the most of " + std::to_string(kMostTag) + ".");
   }
 
   std::shared_ptr<UcxWorker> worker_;
@@ -84,7 +88,8 @@ class UcxEnd final : public NetworkEnd {
   [[nodiscard]] std::string address() const override { return worker_->address(); }
   [[nodiscard]] std::unique_ptr<Network> connect(int rank, const std::vector<std::string>& addresses) override {
     constexpr std::size_t kMostRanks = std::size_t{1} << 24;  // what the tag has room for
-    if (addresses.size() > kMostRanks) throw Error(ErrorKind::kFailed, std::to_string(addresses.size()) + " ranks are more than a network holds.");
+    if (addresses.size() > kMostRanks)
+      throw Error(ErrorKind::kFailed, std::to_string(addresses.size()) + " ranks are more than a network holds.");
     worker_->connect(rank, addresses);
     return std::make_unique<UcxNetwork>(worker_);
   }

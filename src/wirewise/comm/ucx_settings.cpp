@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 8> kSharedMemory = {"sm", "shm", "mm", "p
 
 bool is_shared_memory(std::string_view transport) {
   if (!transport.empty() && transport.front() == '\\') transport.remove_prefix(1);  // "\name": this one exactly
-  transport = transport.substr(0, transport.find(':'));                            // "name:aux"
+  transport = transport.substr(0, transport.find(':'));                             // "name:aux"
   return std::find(kSharedMemory.begin(), kSharedMemory.end(), transport) != kSharedMemory.end();
 }
 

@@ -1,5 +1,5 @@
-// What wirewise sets in UCX, as a pure function of the chosen interface and the user's own UCX_* variables, which win save in one point: the
-// transports that go through shared memory stay out.
+// What wirewise sets in UCX, as a pure function of the chosen interface and the user's own UCX_* variables, which win save in one point:
+// the transports that go through shared memory stay out.
 #pragma once
 
 #include <functional>

@@ -2,6 +2,7 @@
 
 #ifdef WIREWISE_WITH_UCX
 
+#include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -22,15 +23,10 @@
 namespace wirewise::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr int kTagBits = 40;
 constexpr ucp_tag_t kEveryBit = ~ucp_tag_t{0};
-constexpr unsigned kHello = 1;                          // the active message that only opens a connection
-constexpr auto kFlushPatience = std::chrono::seconds(2);   // for peers that live but don't take in what was sent to them
-constexpr auto kClosePatience = std::chrono::seconds(1);   // for UCX to give up endpoints that were closed by force
+constexpr unsigned kHello = 1;                            // the active message that only opens a connection
 
-ucp_tag_t tag_of(int source, std::uint64_t tag) { return (static_cast<ucp_tag_t>(source) << kTagBits) | tag; }
+ucp_tag_t tag_of(int source, std::uint64_t tag) { return (static_cast<ucp_tag_t>(source) << kUcxTagBits) | tag; }
 
 /// UCX starts a thread: it must not take the signals meant for ours.
 class SignalsBlocked {
@@ -64,10 +60,16 @@ bool means_lost(ucs_status_t status) {
 }
 
 ucp_context_h make_context(const UcxLibrary& ucx, const NetworkInterface& interface) {
+  // UCX itself passes over a name that it doesn't find, and comes up with transports inside the process alone.
+  if (!interface.rdma_only && ::if_nametoindex(interface.name.c_str()) == 0) {
+    throw Error(ErrorKind::kFailed, "UCX can't use the network interface " + printable(interface.name) + ": it doesn't exist here.",
+                "Name one that does with WIREWISE_NET.");
+  }
   ucp_config_t* config = nullptr;
   const auto refuse = [&](const std::string& what, ucs_status_t status) {
     if (config != nullptr) ucx.config_release(config);
-    throw Error(ErrorKind::kFailed, "UCX can't use the network interface " + printable(interface.name) + ": " + what + ": " + ucx.words(status) + ".",
+    throw Error(ErrorKind::kFailed,
+                "UCX can't use the network interface " + printable(interface.name) + ": " + what + ": " + ucx.words(status) + ".",
                 "See that the interface is up, and that the UCX_* variables set here (UCX_TLS, UCX_NET_DEVICES) allow it.");
   };
   ucs_status_t status = ucx.config_read(nullptr, nullptr, &config);
@@ -89,7 +91,8 @@ ucp_context_h make_context(const UcxLibrary& ucx, const NetworkInterface& interf
 
 }  // namespace
 
-UcxWorker::UcxWorker(const NetworkInterface& interface) : ucx_(load_ucx()), interface_(interface), wake_fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+UcxWorker::UcxWorker(const NetworkInterface& interface)
+    : ucx_(load_ucx()), interface_(interface), wake_fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (!wake_fd_.valid()) throw Error(ErrorKind::kFailed, "No event descriptor can be had.", "Raise the limit on open files (ulimit -n).");
   const SignalsBlocked blocked;
   context_ = make_context(ucx_, interface);
@@ -113,7 +116,8 @@ UcxWorker::UcxWorker(const NetworkInterface& interface) : ucx_(load_ucx()), inte
   if (status != UCS_OK) {
     if (worker_ != nullptr) ucx_.worker_destroy(worker_);
     ucx_.cleanup(context_);
-    throw Error(ErrorKind::kFailed, "UCX can't use the network interface " + printable(interface.name) + ": " + what + ": " + ucx_.words(status) + ".",
+    throw Error(ErrorKind::kFailed,
+                "UCX can't use the network interface " + printable(interface.name) + ": " + what + ": " + ucx_.words(status) + ".",
                 "See that the interface is up, and that the UCX_* variables set here allow it.");
   }
 }
@@ -164,9 +168,10 @@ void UcxWorker::open(Peer& peer, bool say_hello) {
   const ucs_status_t status = ucx_.ep_create(worker_, &params, &peer.endpoint);
   if (status != UCS_OK) {
     peer.endpoint = nullptr;
-    throw Error(ErrorKind::kFailed,
-                "UCX finds no way from " + printable(interface_.name) + " to rank " + std::to_string(peer.rank) + ": " + ucx_.words(status) + ".",
-                "Choose interfaces of one network on all hosts (WIREWISE_NET), and the same UCX_TLS.");
+    throw Error(
+        ErrorKind::kFailed,
+        "UCX finds no way from " + printable(interface_.name) + " to rank " + std::to_string(peer.rank) + ": " + ucx_.words(status) + ".",
+        "Choose interfaces of one network on all hosts (WIREWISE_NET), and the same UCX_TLS.");
   }
   peer.state = Peer::State::kOpen;
   if (!say_hello) return;
@@ -247,104 +252,23 @@ std::shared_ptr<UcxFlight> UcxWorker::recv(int rank, std::uint64_t tag, void* da
     if (peer.state == Peer::State::kFresh) open(peer, true);
     gone = peer.state != Peer::State::kOpen;
   }
-  ucp_tag_recv_info_t info{};
   ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_RECV_INFO;
+  // UCX doesn't tell the length of a message that came in pieces and is there at once: have it tell by the callback always.
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv = &UcxWorker::on_received;
   param.user_data = flight.get();
-  param.recv_info.tag_info = &info;
   const bool any = rank == kAnyPeer;
   void* const request = ucx_.tag_recv_nbx(worker_, data, bytes, tag_of(any ? 0 : rank, tag), any ? kMostTag : kEveryBit, &param);
+  if (flight->done) return flight;  // told by the callback, before the call returned
   if (UCS_PTR_IS_PTR(request)) {
     keep(flight, request);
     // What a dead peer had sent before is still received; anything else never comes.
     if (gone) ucx_.request_cancel(worker_, request);
+    if (gone && !flight->done) failures_ = true;  // it came in part: settle() ends it
   } else {
-    flight->source = static_cast<int>(info.sender_tag >> kTagBits);
-    flight->bytes = info.length;
     finish(*flight, UCS_PTR_STATUS(request));
   }
   return flight;
-}
-
-bool UcxWorker::all_gone() const {
-  return std::all_of(peers_.begin(), peers_.end(), [this](const std::unique_ptr<Peer>& peer) {
-    return peer->address.empty() || peer->rank == rank_ || peer->state == Peer::State::kLost || peer->state == Peer::State::kBrokenOff;
-  });
-}
-
-void UcxWorker::drop(Peer& peer, Peer::State state) {
-  if (peer.state != Peer::State::kOpen) return;
-  peer.state = state;
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  param.cb.send = &UcxWorker::on_closed;
-  param.user_data = &peer;
-  peer.closing = true;
-  const void* const request = ucx_.ep_close_nbx(std::exchange(peer.endpoint, nullptr), &param);
-  if (!UCS_PTR_IS_PTR(request)) peer.closing = false;
-  // Receives belong to no endpoint. Cancelling changes in_flight_: walk a copy.
-  std::vector<std::shared_ptr<UcxFlight>> waiting;
-  const bool gone = all_gone();
-  for (const auto& [pointer, flight] : in_flight_) {
-    if (flight->receive && (flight->peer == peer.rank || (flight->peer < 0 && gone))) waiting.push_back(flight);
-  }
-  for (const auto& flight : waiting) {
-    if (flight->request != nullptr) ucx_.request_cancel(worker_, flight->request);
-  }
-  failures_ = true;
-}
-
-void UcxWorker::settle() {
-  if (!failures_) return;
-  failures_ = false;
-  for (const auto& peer : peers_) {
-    if (std::exchange(peer->failed, false)) drop(*peer, Peer::State::kLost);
-    if (peer->state != Peer::State::kLost && peer->state != Peer::State::kBrokenOff) continue;
-    if (peer->closing) {
-      failures_ = true;  // look again
-    } else {
-      abandon(*peer);
-    }
-  }
-}
-
-// A message of which some pieces came ends neither by cancelling nor with its endpoint. Once that is closed no piece can come any more, so
-// the memory is free, though UCX keeps the request until its worker ends.
-void UcxWorker::abandon(const Peer& peer) {
-  for (auto entry = in_flight_.begin(); entry != in_flight_.end();) {
-    if (entry->second->peer == peer.rank) {
-      finish(*entry->second, UCS_ERR_CANCELED);
-      abandoned_.push_back(std::move(entry->second));
-      entry = in_flight_.erase(entry);
-    } else {
-      ++entry;
-    }
-  }
-}
-
-void UcxWorker::cancel(UcxFlight& flight) noexcept {
-  if (flight.done.load(std::memory_order_acquire)) return;
-  const std::lock_guard lock(mutex_);
-  if (flight.receive && flight.request != nullptr) ucx_.request_cancel(worker_, flight.request);
-  if (flight.done) return;
-  if (flight.peer >= 0) {
-    drop(*peers_[static_cast<std::size_t>(flight.peer)], Peer::State::kBrokenOff);
-  } else {
-    for (const auto& peer : peers_) drop(*peer, Peer::State::kBrokenOff);
-  }
-  const auto deadline = Clock::now() + kClosePatience;
-  while (!flight.done && Clock::now() < deadline) {
-    ucx_.worker_progress(worker_);
-    settle();
-  }
-  if (flight.done) return;
-  const auto entry = in_flight_.find(&flight);
-  if (entry == in_flight_.end()) return;
-  finish(flight, UCS_ERR_CANCELED);
-  abandoned_.push_back(std::move(entry->second));
-  in_flight_.erase(entry);
 }
 
 bool UcxWorker::progress() {
@@ -384,46 +308,6 @@ void UcxWorker::wake() noexcept {
   [[maybe_unused]] const ssize_t put = ::write(wake_fd_.get(), &one, sizeof one);  // full only when it is awake already
 }
 
-void UcxWorker::close() noexcept {
-  const std::lock_guard lock(mutex_);
-  if (closed_) return;
-  // Sends that are done may still wait in UCX's buffers.
-  std::vector<void*> flushes;
-  ucp_request_param_t param{};
-  for (const auto& peer : peers_) {
-    if (peer->state != Peer::State::kOpen || peer->failed) continue;
-    void* const request = ucx_.ep_flush_nbx(peer->endpoint, &param);
-    if (UCS_PTR_IS_PTR(request)) flushes.push_back(request);
-  }
-  const auto flushed = [&] {
-    return std::all_of(flushes.begin(), flushes.end(), [&](void* request) { return ucx_.request_check_status(request) != UCS_INPROGRESS; });
-  };
-  auto deadline = Clock::now() + kFlushPatience;
-  while (!flushed() && Clock::now() < deadline) ucx_.worker_progress(worker_);
-  closed_ = true;
-  for (const auto& peer : peers_) drop(*peer, Peer::State::kLost);
-  deadline = Clock::now() + kClosePatience;
-  const auto quiet = [&] {
-    return in_flight_.empty() && std::none_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->closing; });
-  };
-  std::vector<std::shared_ptr<UcxFlight>> waiting;
-  for (const auto& [pointer, flight] : in_flight_) waiting.push_back(flight);
-  for (const auto& flight : waiting) {
-    if (flight->receive && flight->request != nullptr) ucx_.request_cancel(worker_, flight->request);
-  }
-  while (!quiet() && Clock::now() < deadline) {
-    ucx_.worker_progress(worker_);
-    settle();
-  }
-  for (void* request : flushes) ucx_.request_free(request);
-  for (auto& [pointer, flight] : in_flight_) {
-    finish(*flight, UCS_ERR_CANCELED);
-    abandoned_.push_back(std::move(flight));
-  }
-  in_flight_.clear();
-  wake();
-}
-
 std::string UcxWorker::describe() {
   const std::lock_guard lock(mutex_);
   if (interface_.rdma.empty()) return "tcp over " + interface_.name;
@@ -447,45 +331,6 @@ std::string UcxWorker::describe() {
   std::vector<std::string> devices = interface_.rdma;
   if (!interface_.rdma_only) devices.push_back(interface_.name);
   return "UCX over " + join(devices, ", ");
-}
-
-void UcxWorker::on_sent(void* request, ucs_status_t status, void* data) {
-  auto& flight = *static_cast<UcxFlight*>(data);
-  UcxWorker& worker = *flight.worker;
-  worker.finish(flight, status);
-  worker.in_flight_.erase(&flight);
-  worker.ucx_.request_free(request);
-}
-
-void UcxWorker::on_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* data) {
-  auto& flight = *static_cast<UcxFlight*>(data);
-  UcxWorker& worker = *flight.worker;
-  if (!flight.done && info != nullptr) {
-    flight.source = static_cast<int>(info->sender_tag >> kTagBits);
-    flight.bytes = info->length;
-  }
-  worker.finish(flight, status);
-  worker.in_flight_.erase(&flight);
-  worker.ucx_.request_free(request);
-}
-
-void UcxWorker::on_freed(void* request, ucs_status_t /*status*/, void* worker) { static_cast<UcxWorker*>(worker)->ucx_.request_free(request); }
-
-void UcxWorker::on_closed(void* request, ucs_status_t /*status*/, void* data) {
-  auto& peer = *static_cast<Peer*>(data);
-  peer.closing = false;
-  peer.worker->ucx_.request_free(request);
-}
-
-void UcxWorker::on_failure(void* data, ucp_ep_h /*endpoint*/, ucs_status_t /*status*/) {
-  auto& peer = *static_cast<Peer*>(data);
-  peer.failed = true;
-  peer.worker->failures_ = true;
-}
-
-ucs_status_t UcxWorker::on_hello(void* /*arg*/, const void* /*header*/, std::size_t /*header_length*/, void* /*data*/, std::size_t /*length*/,
-                                 const ucp_am_recv_param_t* /*param*/) {
-  return UCS_OK;
 }
 
 }  // namespace wirewise::comm

@@ -1,8 +1,8 @@
 // One UCP worker with its endpoints and the requests in flight, behind one lock. Private to the ucx_* files.
 //
-// UCX alone doesn't do what a Transfer promises: a tagged receive belongs to no endpoint, so that it outlives its sender, and a send can't be
-// taken back. So the worker knows which receives wait for which peer and cancels them when its endpoint fails; and what is let go under way
-// is ended by closing the endpoint.
+// UCX alone doesn't do what a Transfer promises: a tagged receive belongs to no endpoint, so that it outlives its sender, and a send
+// can't be taken back. So the worker knows which receives wait for which peer and cancels them when its endpoint fails; and what is let
+// go under way is ended by closing the endpoint.
 #pragma once
 
 #ifdef WIREWISE_WITH_UCX
@@ -24,6 +24,9 @@
 namespace wirewise::comm {
 
 class UcxWorker;
+
+/// A message's tag at UCX: the sender's rank above the caller's tag.
+inline constexpr int kUcxTagBits = 40;
 
 /// A send or receive: what UCX's callback leaves for the transfer to read.
 struct UcxFlight {
@@ -110,7 +113,7 @@ class UcxWorker {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::unordered_map<UcxFlight*, std::shared_ptr<UcxFlight>> in_flight_;
   std::vector<std::shared_ptr<UcxFlight>> abandoned_;  // UCX may still call back about them
-  std::uint64_t finished_ = 0;                         // counts ends, to tell sleepers
+  std::uint64_t finished_ = 0;                         // counts ends
 };
 
 }  // namespace wirewise::comm
