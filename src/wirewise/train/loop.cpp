@@ -18,6 +18,7 @@
 #include "wirewise/base/log.h"
 #include "wirewise/base/progress.h"
 #include "wirewise/base/text.h"
+#include "wirewise/comm/flight_recorder.h"
 #include "wirewise/sim/costs.h"
 #include "wirewise/sim/simulate.h"
 #include "wirewise/torch/executor.h"
@@ -69,8 +70,9 @@ void write_config(const TrainConfig& config) {
   }
 }
 
-Lanes join(const Rank& rank) {
+Lanes join(const Rank& rank, const std::filesystem::path& out) {
   if (rank.size == 1) return make_thread_lanes(1, kDeadline).front();
+  if (const auto flight = comm::FlightRecorder::of_process(); flight && !out.empty()) flight->set_folder(out / "flight");
   return make_lanes(rank.store, rank.rank, rank.size, kDeadline);
 }
 
@@ -153,7 +155,7 @@ class Run {
       : prepared_(prepared),
         config_(prepared.config),
         options_(options),
-        lanes_(join(rank)),
+        lanes_(join(rank, config_.out)),
         data_(open_data(config_)),
         segments_(make_segment_table(prepared.model)),
         state_(prepared.model, config_.strategy, prepared.train.programs.front(), lanes_),
