@@ -23,3 +23,5 @@ target_link_options(wirewise_cuda PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefi
 set_target_properties(wirewise_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} CXX_VISIBILITY_PRESET hidden
   VISIBILITY_INLINES_HIDDEN ON INSTALL_RPATH_USE_LINK_PATH ON)
 add_dependencies(wirewise wirewise_cuda)
+# Installed, it is found in ../lib beside the program's folder.
+install(TARGETS wirewise_cuda LIBRARY DESTINATION lib)

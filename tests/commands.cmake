@@ -7,6 +7,8 @@ add_test(NAME IncludeDirection.FindsEachWrongArrow COMMAND ${Python3_EXECUTABLE}
 add_test(NAME IncludeDirection.PointsUpward COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/include_direction.py ${CMAKE_SOURCE_DIR})
 add_test(NAME Documents.FindsEachBrokenLink COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/documents.py --self-test)
 add_test(NAME Documents.LinksLeadSomewhere COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/documents.py ${CMAKE_SOURCE_DIR})
+add_test(NAME GpuCheck.TellsRightFromWrong COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu_check.py --self-test)
+set_tests_properties(GpuCheck.TellsRightFromWrong PROPERTIES LABELS tree)
 set_tests_properties(IncludeDirection.FindsEachWrongArrow IncludeDirection.PointsUpward Documents.FindsEachBrokenLink
   Documents.LinksLeadSomewhere PROPERTIES LABELS tree)
 

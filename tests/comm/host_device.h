@@ -19,7 +19,7 @@
 
 namespace wirewise::testing {
 
-class HostDevice final : public Device {
+class HostDevice final : public Accelerator {
  public:
   /// `questions`: how often an event is asked before it has passed; -1: never.
   explicit HostDevice(int questions = 3) : questions_(questions) {}

@@ -41,6 +41,7 @@ struct Arguments {
   std::string dtype = "float32";
   std::string redop = "sum";
   std::string device = "cpu";
+  std::string comm;
   int root = 0;
   int iterations = 0;
   int warmup = -1;
@@ -59,11 +60,16 @@ struct Request {
 
 Request read_request(const Arguments& arguments, int ranks) {
   Request request;
-  if (arguments.device == "cuda") {
-    (void)open_cuda_device(0, ranks, CudaComm::kNccl);  // throws with the reason where there is none
-    throw bad_input("--device cuda: measuring CUDA tensors is not built yet.", "Use --device cpu.");
+  if (arguments.device != "cpu" && arguments.device != "cuda") {
+    throw bad_input("unknown device " + printable(arguments.device) + ".", "Use cpu or cuda.");
   }
-  if (arguments.device != "cpu") throw bad_input("unknown device " + printable(arguments.device) + ".", "Use --device cpu.");
+  if (arguments.device == "cuda" && (arguments.private_memory || arguments.cold)) {
+    throw bad_input("--private and --cold are of the host's memory.", "Leave them out with --device cuda.");
+  }
+  if (arguments.device == "cpu" && !arguments.comm.empty()) {
+    throw bad_input("--comm " + printable(arguments.comm) + " chooses how a device's memory travels, but the device is the CPU.",
+                    "Add --device cuda, or leave it out.");
+  }
   request.ops = bench::parse_ops(arguments.op);
   request.sizes = bench::parse_sizes(arguments.sizes);
   request.redop = bench::parse_reduction(arguments.redop);
@@ -99,6 +105,7 @@ std::vector<std::string> rank_command(const Arguments& arguments) {
   add("--dtype", arguments.dtype);
   add("--redop", arguments.redop);
   add("--device", arguments.device);
+  if (!arguments.comm.empty()) add("--comm", arguments.comm);
   add("--root", std::to_string(arguments.root));
   if (arguments.iterations > 0) add("--iters", std::to_string(arguments.iterations));
   if (arguments.warmup >= 0) add("--warmup", std::to_string(arguments.warmup));
@@ -120,6 +127,11 @@ std::string preamble(const Arguments& arguments, const bench::Plan& plan, const 
   return lines + text;
 }
 
+std::string device_preamble(const Device& device, CudaComm comm, int ranks) {
+  return "# " + std::to_string(ranks) + " ranks; rank 0 on device " + std::to_string(device.index()) + " (" + device.describe() + "); buffers there, " +
+         (comm == CudaComm::kNccl ? "by NCCL" : "staged through host memory") + "; the fraction of the limit is not measured\n";
+}
+
 /// Prints to standard output at once, so that a reader sees each case as it is done.
 void print(const std::string& text) {
   std::cout << text << std::flush;
@@ -136,6 +148,16 @@ int run_rank(const Arguments& arguments, const Request& request, const RankEnvir
   } else {
     communicator = std::move(make_thread_communicators(1).front());
   }
+  std::shared_ptr<Accelerator> device;
+  std::unique_ptr<Communicator> of_device;
+  if (arguments.device == "cuda") {
+    const CudaComm comm = choose_cuda_comm(arguments.comm, "--comm");
+    device = open_cuda_device(environment.local_rank, environment.local_ranks, comm);
+    device->make_current();
+    CommunicatorOptions options;
+    options.name = "bench/device";
+    of_device = join_device(device, comm, environment.ranks > 1 ? bench::meet_ranks(environment) : nullptr, environment.rank, environment.ranks, options);
+  }
   const int ranks = communicator->size();
   const bool speaks = communicator->rank() == 0;
   bench::Plan plan;
@@ -144,8 +166,14 @@ int run_rank(const Arguments& arguments, const Request& request, const RankEnvir
   plan.shared = !arguments.private_memory;
   plan.cold = arguments.cold;
   plan.cache = bench::last_level_cache();
-  const bench::MemoryLimit limit = environment.nodes == 1 ? bench::measure_memory(*communicator) : bench::MemoryLimit{};
-  if (speaks) (arguments.json ? std::cerr : std::cout) << preamble(arguments, plan, limit, ranks, environment.nodes) << std::flush;
+  plan.on = {of_device.get(), device.get()};
+  if (device) plan.shared = false;
+  const bench::MemoryLimit limit = device || environment.nodes > 1 ? bench::MemoryLimit{} : bench::measure_memory(*communicator);
+  if (speaks) {
+    (arguments.json ? std::cerr : std::cout) << (device ? device_preamble(*device, choose_cuda_comm(arguments.comm, "--comm"), ranks)
+                                                        : preamble(arguments, plan, limit, ranks, environment.nodes))
+                                             << std::flush;
+  }
 
   std::vector<Result> results;
   for (const Op op : request.ops) {
@@ -187,6 +215,8 @@ int run_bench(const Arguments& arguments) {
   }
   const int ranks = launched ? environment.ranks : arguments.ranks > 0 ? arguments.ranks : 2;
   const Request request = read_request(arguments, ranks);
+  // What this host lacks is said once, before any rank starts.
+  if (arguments.device == "cuda") (void)open_cuda_device(0, launched ? environment.local_ranks : ranks, choose_cuda_comm(arguments.comm, "--comm"));
   if (launched || ranks == 1) return run_rank(arguments, request, environment);
   LaunchOptions options;
   options.command = rank_command(arguments);
@@ -210,6 +240,7 @@ void register_bench(CLI::App& app, int& exit) {
   command->add_option("--iters", arguments->iterations, "Timed calls (as many as fill 0.2 s)")->check(CLI::Range(1, 1 << 30));
   command->add_option("--warmup", arguments->warmup, "Calls before (5)")->check(CLI::Range(0, 1 << 30));
   command->add_option("--device", arguments->device, "cpu or cuda");
+  command->add_option("--comm", arguments->comm, "How a device's memory travels: nccl (a device a rank) or staged (through host memory)");
   command->add_flag("--private", arguments->private_memory, "Buffers in ordinary memory, which peers can't map");
   command->add_flag("--cold", arguments->cold, "Other buffers in each call, so that none is in a cache");
   command->add_flag("--json", arguments->json, "JSON lines on standard output");

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <thread>
 #include <vector>
 
 #include "wirewise/cli/bench_pattern.h"
@@ -59,11 +60,50 @@ class Memory {
   std::byte* data_ = nullptr;
 };
 
+/// The same bytes on a device, where there is one.
+class DeviceMemory {
+ public:
+  DeviceMemory(const OnDevice& on, std::size_t bytes) : on_(on), bytes_(bytes) {
+    if (on.device == nullptr || bytes == 0) return;
+    data_ = static_cast<std::byte*>(on.communicator->allocate_shared(bytes));
+    stream_ = on.device->make_stream();
+  }
+  ~DeviceMemory() {
+    if (data_ != nullptr) on_.communicator->free_shared(data_);
+  }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  void load(const std::byte* host) {
+    if (data_ == nullptr) return;
+    stream_->copy_to_device(data_, host, bytes_);
+    settle();
+  }
+  void store(std::byte* host) {
+    if (data_ == nullptr) return;
+    stream_->follow_current();
+    stream_->copy_to_host(host, data_, bytes_);
+    settle();
+  }
+
+ private:
+  void settle() {
+    const auto event = stream_->record();
+    while (!event->passed()) std::this_thread::yield();
+  }
+  OnDevice on_;
+  std::size_t bytes_;
+  std::byte* data_ = nullptr;
+  std::unique_ptr<DeviceStream> stream_;
+};
+
 /// A rank's view of one case: buffers, and the call on one of their copies.
 class Runner {
  public:
   Runner(Communicator& communicator, const Case& what, const Plan& plan)
-      : communicator_(communicator),
+      : communicator_(plan.on.device != nullptr ? *plan.on.communicator : communicator),
+        device_(plan.on.device),
         what_(what),
         ranks_(static_cast<std::size_t>(communicator.size())),
         rank_(static_cast<std::size_t>(communicator.rank())),
@@ -73,6 +113,7 @@ class Runner {
         stride_(what.in_place ? std::max(in_stride_, out_stride_) : in_stride_ + out_stride_),
         copies_(plan.cold ? 1 + (2 * plan.cache + stride_ - 1) / stride_ : 1),
         memory_(communicator, shape_.size == 0 ? 0 : copies_ * stride_, plan.shared),
+        device_memory_(plan.on, shape_.size == 0 ? 0 : copies_ * stride_),
         counts_(ranks_, shape_.count) {
     options_.progress = CallOptions::Progress::kOnWait;
     use(0);
@@ -80,6 +121,7 @@ class Runner {
       use(copy);
       fill_input();
     }
+    device_memory_.load(memory_.data());
   }
 
   [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
@@ -87,8 +129,8 @@ class Runner {
   void call() {
     if (copies_ > 1) use(turn_++ % copies_);
     const DType dtype = what_.dtype;
-    const ConstBuffer in{in_, dtype};
-    const Buffer out{out_, dtype};
+    const ConstBuffer in{placed(in_), dtype};
+    const Buffer out{placed(out_), dtype};
     switch (what_.op) {
       case Op::kAllReduce: communicator_.all_reduce(in, out, shape_.count, what_.redop, options_).wait(); break;
       case Op::kAllGather: communicator_.all_gather(in, out, shape_.count, options_).wait(); break;
@@ -103,6 +145,12 @@ class Runner {
     }
   }
 
+  /// Waits for the calls so far: a device is only told of them.
+  void finish() {
+    if (device_ != nullptr) device_->synchronize();
+    communicator_.progress();
+  }
+
   /// Calls once on fresh data and counts this rank's wrong elements.
   [[nodiscard]] std::size_t check() {
     if (shape_.count == 0) return 0;
@@ -111,11 +159,18 @@ class Runner {
     if (!what_.in_place) std::memset(out_, 0x5a, shape_.out);
     if (what_.op == Op::kBroadcast) std::memset(out_, 0x5a, shape_.out);
     fill_input();
+    device_memory_.load(memory_.data());
     call();
+    finish();
+    device_memory_.store(memory_.data());
     return wrong();
   }
 
  private:
+  /// Where a call finds what lies at `host` here.
+  [[nodiscard]] std::byte* placed(std::byte* host) const noexcept {
+    return device_memory_.data() == nullptr || host == nullptr ? host : device_memory_.data() + (host - memory_.data());
+  }
   [[nodiscard]] bool is_root() const noexcept { return static_cast<int>(rank_) == what_.root; }
   [[nodiscard]] std::size_t part() const noexcept { return shape_.count * size_of(what_.dtype); }
   /// The other one of a pair of neighbours; the rank itself where there is none.
@@ -193,6 +248,7 @@ class Runner {
   }
 
   Communicator& communicator_;
+  Device* const device_;
   const Case what_;
   const std::size_t ranks_;
   const std::size_t rank_;
@@ -202,6 +258,7 @@ class Runner {
   const Bytes stride_;
   const std::size_t copies_;
   Memory memory_;
+  DeviceMemory device_memory_;
   std::vector<std::size_t> counts_;
   CallOptions options_;
   Period input_;
@@ -217,6 +274,7 @@ Seconds stretch(Communicator& communicator, Runner& runner, int calls) {
   communicator.barrier().wait();
   const auto begin = Clock::now();
   for (int i = 0; i < calls; ++i) runner.call();
+  runner.finish();
   return since(begin) / calls;
 }
 
@@ -228,6 +286,7 @@ std::vector<Seconds> one_by_one(Communicator& communicator, Runner& runner, int 
   auto before = Clock::now();
   for (int i = 0; i < calls; ++i) {
     runner.call();
+    runner.finish();
     const auto now = Clock::now();
     times.push_back(std::chrono::duration<double>(now - before).count());
     before = now;
@@ -248,6 +307,7 @@ Result run_case(Communicator& communicator, const Case& what, const Plan& plan, 
   Runner runner(communicator, what, plan);
   const int warmup = plan.warmup >= 0 ? plan.warmup : kFewest;
   for (int i = 0; i < warmup; ++i) runner.call();
+  runner.finish();
   // Ranks agree on how often to call, since they all must.
   const Seconds guess = largest(communicator, stretch(communicator, runner, 3));
   const int iterations =

@@ -8,6 +8,7 @@
 #include "wirewise/cli/bench_memory.h"
 #include "wirewise/cli/bench_operation.h"
 #include "wirewise/comm/communicator.h"
+#include "wirewise/comm/device.h"
 
 namespace wirewise::bench {
 
@@ -20,12 +21,19 @@ struct Case {
   bool in_place = false;
 };
 
+/// Where the buffers lie on a device: the communicator that is measured, and the device itself.
+struct OnDevice {
+  Communicator* communicator = nullptr;
+  Device* device = nullptr;
+};
+
 struct Plan {
   int iterations = 0;  // 0: as many as fill a fifth of a second, between 5 and 20,000
   int warmup = -1;     // -1: 5
   bool shared = true;  // buffers in memory that peers map
   bool cold = false;   // each iteration on other buffers, until all of them are past the last-level cache
   Bytes cache = 0;     // the last-level cache, for cold
+  OnDevice on;         // no device: the host's memory, by the communicator that run_case is given
 };
 
 struct Result {
@@ -46,7 +54,8 @@ struct Result {
   int iterations = 0;
 };
 
-/// Collective: all ranks pass the same. A limit of zeros stands for none. Warms up, times, then runs once more on fresh data and checks every element.
+/// Collective: all ranks pass the same. A limit of zeros stands for none. Warms up, times, then runs once more on fresh data and checks every
+/// element. `communicator` is one of host memory: the ranks agree by it, and it is what is measured unless the plan names a device.
 [[nodiscard]] Result run_case(Communicator& communicator, const Case& what, const Plan& plan, const MemoryLimit& limit);
 
 }  // namespace wirewise::bench

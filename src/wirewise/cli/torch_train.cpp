@@ -86,7 +86,6 @@ TrainConfig configure(const Arguments& arguments, int ranks) {
 /// Throws bad input, with the reason, where this host can't give its ranks a device.
 void check_device(const Arguments& arguments, int local_ranks) {
   (void)open_cuda_device(0, local_ranks, choose_cuda_comm(arguments.comm, "--comm"));
-  throw bad_input("training on a CUDA device is not built yet.", "Use --device cpu.");
 }
 
 /// The last JSON line of a run that began and neither finished nor stopped after saving.
@@ -140,7 +139,13 @@ int train(const Arguments& arguments) {
   }
   if (ranks > 1) set_log_rank(environment.rank);
   memory::install();
-  Rank rank{environment.rank, ranks, nullptr};
+  Rank rank;
+  rank.rank = environment.rank;
+  rank.size = ranks;
+  if (config.device == "cuda") {
+    rank.comm = choose_cuda_comm(arguments.comm, "--comm");
+    rank.device = open_cuda_device(environment.local_rank, launched ? environment.local_ranks : ranks, rank.comm);
+  }
   if (ranks > 1) rank.store = meet(parse_meeting("env://", [variables = as_torchrun_variables(environment)](const std::string& name) {
                                return variables(name);
                              })).store;

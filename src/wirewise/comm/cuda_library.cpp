@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "wirewise/base/text.h"
+#include "wirewise/comm/staged_communicator.h"
 
 namespace wirewise {
 namespace {
@@ -119,11 +120,18 @@ std::optional<Error> cuda_refusal(const CudaStatus& status, int local_ranks, Cud
   return std::nullopt;
 }
 
-std::shared_ptr<Device> open_cuda_device(int local_rank, int local_ranks, CudaComm comm) {
+std::shared_ptr<Accelerator> open_cuda_device(int local_rank, int local_ranks, CudaComm comm) {
   CudaLibrary& library = load_cuda_library();
   const CudaStatus status = library.status();
   if (const auto refusal = cuda_refusal(status, local_ranks, comm)) throw *refusal;
   return library.device(local_rank % status.devices);
+}
+
+std::unique_ptr<Communicator> join_device(const std::shared_ptr<Accelerator>& device, CudaComm comm, std::shared_ptr<Store> store, int rank, int size,
+                                          CommunicatorOptions options) {
+  if (comm == CudaComm::kNccl) return device->make_communicator(std::move(store), rank, size, std::move(options));
+  auto host = size == 1 ? std::move(make_thread_communicators(1, options).front()) : make_communicator(std::move(store), rank, size, options);
+  return make_staged_communicator(std::move(host), device, std::move(options));
 }
 
 }  // namespace wirewise

@@ -36,10 +36,10 @@ class CudaLibrary {
   virtual ~CudaLibrary() = default;
   [[nodiscard]] virtual CudaStatus status() = 0;
   /// One object a device and process. Throws bad input when there is no such device.
-  [[nodiscard]] virtual std::shared_ptr<Device> device(int index) = 0;
+  [[nodiscard]] virtual std::shared_ptr<Accelerator> device(int index) = 0;
 };
 
-/// Changes whenever an interface changes that crosses the library's border: device.h, communicator.h, operation.h, store.h, error.h.
+/// Changes whenever an interface changes that crosses the library's border: accelerator.h, communicator.h, operation.h, store.h, error.h.
 inline constexpr std::uint32_t kCudaLibraryAbi = 1;
 /// The entry point's name and type. Null when the library was built of another Wirewise or interface; `theirs` then says which.
 inline constexpr const char* kCudaLibraryEntry = "wirewise_cuda_library";
@@ -56,6 +56,10 @@ using CudaLibraryEntry = CudaLibrary* (*)(std::uint32_t abi, const char* version
 [[nodiscard]] std::optional<Error> cuda_refusal(const CudaStatus& status, int local_ranks, CudaComm comm);
 
 /// The device of local rank `local_rank`: with NCCL its own, staged one in turn. Loads the library; throws bad input with the reason.
-[[nodiscard]] std::shared_ptr<Device> open_cuda_device(int local_rank, int local_ranks, CudaComm comm);
+[[nodiscard]] std::shared_ptr<Accelerator> open_cuda_device(int local_rank, int local_ranks, CudaComm comm);
+
+/// A communicator of all ranks for the memory of `device`. Collective over the store's ranks; one rank needs no store.
+[[nodiscard]] std::unique_ptr<Communicator> join_device(const std::shared_ptr<Accelerator>& device, CudaComm comm, std::shared_ptr<Store> store, int rank,
+                                                        int size, CommunicatorOptions options);
 
 }  // namespace wirewise

@@ -78,7 +78,7 @@ struct Job {
 
 class StagedCommunicator final : public Communicator {
  public:
-  StagedCommunicator(std::unique_ptr<Communicator> host, std::shared_ptr<Device> device, CommunicatorOptions options)
+  StagedCommunicator(std::unique_ptr<Communicator> host, std::shared_ptr<Accelerator> device, CommunicatorOptions options)
       : host_(std::move(host)),
         device_(std::move(device)),
         options_(std::move(options)),
@@ -416,7 +416,7 @@ class StagedCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> host_;
-  std::shared_ptr<Device> device_;
+  std::shared_ptr<Accelerator> device_;
   CommunicatorOptions options_;
   PinnedPool pool_;
   std::unique_ptr<DeviceStream> down_, up_;
@@ -432,7 +432,7 @@ class StagedCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, std::shared_ptr<Device> device,
+std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, std::shared_ptr<Accelerator> device,
                                                        CommunicatorOptions options) {
   return std::make_unique<StagedCommunicator>(std::move(host), std::move(device), std::move(options));
 }

@@ -13,7 +13,7 @@
 namespace wirewise {
 
 /// Takes `host` over. `options.timeout` bounds operations that bring none of their own; it should be the host communicator's.
-[[nodiscard]] std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, std::shared_ptr<Device> device,
+[[nodiscard]] std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, std::shared_ptr<Accelerator> device,
                                                                      CommunicatorOptions options = {});
 
 }  // namespace wirewise

@@ -57,7 +57,7 @@ class Stream final : public DeviceStream {
   c10::cuda::CUDAStream stream_;
 };
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Accelerator {
  public:
   explicit CudaDevice(c10::DeviceIndex index) : index_(index) {
     const c10::cuda::CUDAGuard guard(index_);
@@ -115,7 +115,7 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
-std::shared_ptr<Device> open_device(int index) {
+std::shared_ptr<Accelerator> open_device(int index) {
   int devices = 0;
   check(cudaGetDeviceCount(&devices), "count its devices");
   if (index < 0 || index >= devices) {

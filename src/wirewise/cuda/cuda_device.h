@@ -8,6 +8,6 @@
 namespace wirewise::cuda {
 
 /// Throws bad input when there is no device `index`.
-[[nodiscard]] std::shared_ptr<Device> open_device(int index);
+[[nodiscard]] std::shared_ptr<Accelerator> open_device(int index);
 
 }  // namespace wirewise::cuda

@@ -28,16 +28,16 @@ class Library final : public CudaLibrary {
     return status;
   }
 
-  [[nodiscard]] std::shared_ptr<Device> device(int index) override {
+  [[nodiscard]] std::shared_ptr<Accelerator> device(int index) override {
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<Device>& device = devices_[index];
+    std::shared_ptr<Accelerator>& device = devices_[index];
     if (!device) device = cuda::open_device(index);
     return device;
   }
 
  private:
   std::mutex mutex_;
-  std::map<int, std::shared_ptr<Device>> devices_;
+  std::map<int, std::shared_ptr<Accelerator>> devices_;
 };
 
 }  // namespace

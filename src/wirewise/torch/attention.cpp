@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "wirewise/model/segment_bytes.h"
+#include "wirewise/torch/kernels_aten.h"
 #include "wirewise/torch/kernels_common.h"
 #include "wirewise/torch/kernels_exp.h"
 
@@ -102,6 +103,7 @@ void for_head_groups(const at::Tensor& q, F&& f) {
 }  // namespace
 
 AttentionForward attention_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  if (on_aten(q)) return aten::attention_forward(q, k, v);
   const std::int64_t sequence = q.size(2);
   const float scale = 1.0F / std::sqrt(static_cast<float>(q.size(3)));
   AttentionForward result;
@@ -136,6 +138,7 @@ AttentionForward attention_forward(const at::Tensor& q, const at::Tensor& k, con
 
 AttentionBackward attention_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                      const at::Tensor& out, const at::Tensor& lse) {
+  if (on_aten(q)) return aten::attention_backward(grad_out, q, k, v, out, lse);
   const std::int64_t sequence = q.size(2);
   const float scale = 1.0F / std::sqrt(static_cast<float>(q.size(3)));
   const auto compute = q.scalar_type();

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +12,7 @@
 #include "wirewise/base/error.h"
 #include "wirewise/torch/dtype_torch.h"
 #include "wirewise/torch/kernels.h"
+#include "wirewise/torch/kernels_aten.h"
 #include "wirewise/torch/memory.h"
 
 namespace wirewise {
@@ -75,6 +77,7 @@ Executor::Executor(const Model& model, const Program& program, const SegmentTabl
       weights_buffer_(model.groups.size(), -1),
       param_buffer_(model.groups.size(), -1),
       reduced_buffer_(model.groups.size(), -1) {
+  if (!lanes.device.is_cpu()) clock_.emplace(lanes.device, program.ops.size());
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
     places_.emplace_back();
     for (std::size_t segment = 0; segment < segments[unit].size(); ++segment) {
@@ -131,7 +134,7 @@ double Executor::evaluate(const MicroBatch& batch) {
   result_ = {};
   context_ = {};
   run(std::span(&batch, 1));
-  double sums[2] = {context_.loss_sum, static_cast<double>(batch.counted)};
+  double sums[2] = {loss_sum(), static_cast<double>(batch.counted)};
   double totals[2] = {};
   lanes_.control->all_reduce({sums, DType::kFloat64}, {totals, DType::kFloat64}, 2).wait();
   return totals[0] / totals[1];
@@ -140,7 +143,7 @@ double Executor::evaluate(const MicroBatch& batch) {
 at::Tensor Executor::logits(const MicroBatch& batch) {
   context_ = {};
   run(std::span(&batch, 1));
-  return context_.logits;
+  return context_.logits.cpu();
 }
 
 void Executor::run(std::span<const MicroBatch> batches) {
@@ -148,13 +151,17 @@ void Executor::run(std::span<const MicroBatch> batches) {
   batches_ = batches;
   timeline_.ops.assign(program_.ops.size(), {});
   const Seconds begin = now();
+  if (clock_) clock_->begin();
   for (std::size_t i = 0; i < program_.ops.size(); ++i) {
     const auto id = static_cast<OpId>(i);
     const Op& op = program_.ops[i];
+    if (clock_) clock_->arrive(i);
+    awaited_ = -1;
     for (const OpId before : op.after) await_output(before);
     for (const auto* touched : {&op.frees, &op.writes, &op.adds}) {
       for (const BufferId buffer : *touched) await_release(buffer);
     }
+    if (clock_) clock_->ready(i, awaited_);
     TimedOp& timed = timeline_.ops[i];
     const Seconds start = now();
     for (const BufferId buffer : op.allocates) allocate(buffer);
@@ -162,6 +169,14 @@ void Executor::run(std::span<const MicroBatch> batches) {
     for (const BufferId buffer : op.frees) {
       tensor(buffer).reset();
       saved_[at(buffer)].clear();
+    }
+    if (clock_) {
+      clock_->done(i);
+      if (!pending_.empty()) {
+        lanes_.gather->progress();
+        lanes_.reduce->progress();
+      }
+      continue;
     }
     const Seconds end = now();
     timed.start = start - begin;
@@ -174,6 +189,11 @@ void Executor::run(std::span<const MicroBatch> batches) {
     }
   }
   await_all();
+  lanes_.synchronize();
+  if (clock_) {
+    clock_->read(timeline_);
+    return;
+  }
   timeline_.step = now() - begin;
 }
 
@@ -202,10 +222,10 @@ void Executor::allocate(BufferId id) {
     case BufferRole::kGrad:
     case BufferRole::kReducedGrad:
       if (buffer.shared) {
-        tensor(id) = empty_shared(lanes_.reduce, static_cast<std::uint64_t>(elements), buffer.dtype, buffer.category);
+        tensor(id) = empty_shared(lanes_.reduce, static_cast<std::uint64_t>(elements), buffer.dtype, buffer.category, lanes_.device);
       } else {
         const memory::Scope scope(buffer.category);
-        tensor(id) = at::empty({elements}, at::TensorOptions().dtype(to_scalar_type(buffer.dtype)));
+        tensor(id) = at::empty({elements}, options_of(buffer.dtype));
       }
       if (buffer.role == BufferRole::kGrad) zero_gaps(tensor(id), model_.groups[at(buffer.param_group)]);
       break;
@@ -213,6 +233,11 @@ void Executor::allocate(BufferId id) {
       const MicroBatch& batch = batches_[at(std::max(0, buffer.micro_batch))];
       saved_[at(id)] = batch.inputs;
       saved_[at(id)].push_back(batch.targets);
+      if (!lanes_.device.is_cpu()) {
+        for (at::Tensor& held : saved_[at(id)]) {
+          if (held.defined()) held = held.to(lanes_.device);
+        }
+      }
       break;
     }
     default: break;  // segments bring their own boundaries and saved tensors
@@ -227,7 +252,8 @@ void Executor::await_output(OpId id) {
     const Seconds start = now();
     pending.work.wait_output();
     pending.output_done = true;
-    timeline_.ops[at(pending.op)].busy += now() - start;
+    if (awaited_ < 0) awaited_ = pending.op;
+    if (!clock_) timeline_.ops[at(pending.op)].busy += now() - start;
   }
 }
 
@@ -236,7 +262,8 @@ void Executor::await_release(BufferId id) {
     if (!contains(pending.reads, id)) return false;
     const Seconds start = now();
     pending.work.wait();
-    timeline_.ops[at(pending.op)].busy += now() - start;
+    if (awaited_ < 0) awaited_ = pending.op;
+    if (!clock_) timeline_.ops[at(pending.op)].busy += now() - start;
     return true;
   });
 }
@@ -245,9 +272,17 @@ void Executor::await_all() {
   for (Pending& pending : pending_) {
     const Seconds start = now();
     pending.work.wait();
-    timeline_.ops[at(pending.op)].busy += now() - start;
+    if (!clock_) timeline_.ops[at(pending.op)].busy += now() - start;
   }
   pending_.clear();
+}
+
+double Executor::loss_sum() const {
+  return context_.loss_sum + (context_.loss_on_device.defined() ? context_.loss_on_device.item<double>() : 0.0);
+}
+
+at::TensorOptions Executor::options_of(DType dtype) const {
+  return at::TensorOptions().dtype(to_scalar_type(dtype)).device(lanes_.device);
 }
 
 CallOptions Executor::call_options(const Op& op) const {
@@ -375,7 +410,7 @@ void Executor::reduce(OpId id, const Op& op) {
       // The wire carries the reduce dtype where it is not the gradient's.
       const memory::Scope scope(Category::kTemporaries);
       at::Tensor staged = lanes_.size() > 1 ? empty_shared(lanes_.reduce, static_cast<std::uint64_t>(in.numel()), to_dtype(out.scalar_type()),
-                                                           Category::kTemporaries)
+                                                           Category::kTemporaries, lanes_.device)
                                             : at::empty_like(in, out.options());
       staged.copy_(in);
       in = staged;
@@ -419,13 +454,20 @@ void Executor::token_count() {
 void Executor::clip(const Op& op) {
   // One float64 partial a rank, over the finest slices whatever the sharding, then the canonical tree over ranks.
   double partial = 0;
+  std::vector<at::Tensor> on_device;   // read at once: each look at a device waits for it
   for (const BufferId id : op.reads) {
     const BufferInfo& buffer = info(id);
     if (buffer.role != BufferRole::kReducedGrad) continue;
     const at::Tensor& grad = tensor(id);
     const auto slice = static_cast<std::int64_t>(model_.groups[at(buffer.param_group)].padded) / lanes_.size();
-    partial += kernels::sum_of_squares(grad.numel() == slice ? grad : grad.narrow(0, lanes_.rank() * slice, slice));
+    const at::Tensor mine = grad.numel() == slice ? grad : grad.narrow(0, lanes_.rank() * slice, slice);
+    if (kernels::on_aten(mine)) {
+      on_device.push_back(kernels::aten::sum_of_squares(mine));
+    } else {
+      partial += kernels::sum_of_squares(mine);
+    }
   }
+  if (!on_device.empty()) partial += at::stack(on_device).sum().item<double>();
   double total = 0;
   lanes_.control->all_reduce({&partial, DType::kFloat64}, {&total, DType::kFloat64}, 1).wait();
   if (!std::isfinite(total)) {
@@ -478,7 +520,7 @@ void Executor::step(const Op& op) {
 }
 
 void Executor::report() {
-  const double mine[2] = {context_.loss_sum, options_.stop ? 1.0 : 0.0};
+  const double mine[2] = {loss_sum(), options_.stop ? 1.0 : 0.0};
   double sums[2] = {};
   lanes_.control->all_reduce({mine, DType::kFloat64}, {sums, DType::kFloat64}, 2).wait();
   result_.loss = sums[0] / static_cast<double>(result_.tokens);

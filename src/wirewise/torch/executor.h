@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "wirewise/torch/device_clock.h"
 #include "wirewise/torch/lanes.h"
 #include "wirewise/torch/optimizer.h"
 #include "wirewise/torch/segment.h"
@@ -98,6 +99,8 @@ class Executor {
   [[nodiscard]] const BufferInfo& info(BufferId id) const { return program_.buffers[static_cast<std::size_t>(id)]; }
   [[nodiscard]] at::Tensor& tensor(BufferId id) { return tensors_[static_cast<std::size_t>(id)]; }
   [[nodiscard]] CallOptions call_options(const Op& op) const;
+  [[nodiscard]] double loss_sum() const;
+  [[nodiscard]] at::TensorOptions options_of(DType dtype) const;
 
   const Model& model_;
   const Program& program_;
@@ -118,6 +121,8 @@ class Executor {
   std::vector<BufferId> param_buffer_, reduced_buffer_;  // by group
   std::vector<Pending> pending_;
   Timeline timeline_;
+  std::optional<DeviceClock> clock_;                // of a device
+  OpId awaited_ = -1;                               // the op that the one at hand waits for first
 
   // Of the step in progress
   StepContext context_;

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "wirewise/torch/kernels_aten.h"
 #include "wirewise/torch/layers.h"
 
 namespace wirewise {
@@ -39,7 +40,12 @@ Boundary LossSegment::forward(const Boundary& in, std::vector<Weight>& weights, 
   }
   at::Tensor lse;
   if (saved) lse = at::empty({logits.size(0)}, logits.options().dtype(c10::kFloat));
-  step.loss_sum += kernels::cross_entropy(logits, step.targets, lse);
+  if (kernels::on_aten(logits)) {
+    const at::Tensor loss = kernels::aten::cross_entropy(logits, step.targets, lse);
+    step.loss_on_device = step.loss_on_device.defined() ? step.loss_on_device.add(loss) : loss;
+  } else {
+    step.loss_sum += kernels::cross_entropy(logits, step.targets, lse);
+  }
   if (saved) *saved = {y, statistics.mean, statistics.rstd, logits, lse};
   return {};
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "wirewise/torch/kernels.h"
+#include "wirewise/torch/kernels_aten.h"
 #include "wirewise/torch/kernels_common.h"
 #include "wirewise/torch/kernels_exp.h"
 
@@ -53,6 +54,7 @@ WIREWISE_LOSS_KERNELS(Half)
 }  // namespace
 
 double cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& lse) {
+  if (on_aten(logits)) return aten::cross_entropy(logits, targets, lse).item<double>();
   const std::int64_t rows = logits.size(0);
   const std::int64_t vocab = logits.size(1);
   const auto* target = targets.const_data_ptr<std::int64_t>();
@@ -80,6 +82,7 @@ double cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const 
 }
 
 void cross_entropy_backward_(at::Tensor& logits, const at::Tensor& targets, const at::Tensor& lse, double scale) {
+  if (on_aten(logits)) return aten::cross_entropy_backward_(logits, targets, lse, scale);
   const std::int64_t rows = logits.size(0);
   const std::int64_t vocab = logits.size(1);
   const auto* target = targets.const_data_ptr<std::int64_t>();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "wirewise/torch/kernels.h"
+#include "wirewise/torch/kernels_aten.h"
 #include "wirewise/torch/kernels_common.h"
 
 namespace wirewise::kernels {
@@ -196,20 +197,24 @@ at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor&
 }  // namespace
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon, RowStatistics& statistics) {
+  if (on_aten(x)) return aten::layer_norm(x, weight, bias, epsilon, statistics);
   return forward<true>(x, weight, &bias, epsilon, statistics);
 }
 
 at::Tensor layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight, const RowStatistics& statistics,
                                const at::Tensor& residual_grad, at::Tensor& dweight, at::Tensor& dbias) {
+  if (on_aten(x)) return aten::layer_norm_backward(dy, x, weight, statistics, residual_grad, dweight, dbias);
   return backward<true>(dy, x, weight, statistics, residual_grad, dweight, &dbias);
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon, RowStatistics& statistics) {
+  if (on_aten(x)) return aten::rms_norm(x, weight, epsilon, statistics);
   return forward<false>(x, weight, nullptr, epsilon, statistics);
 }
 
 at::Tensor rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight, const RowStatistics& statistics,
                              const at::Tensor& residual_grad, at::Tensor& dweight) {
+  if (on_aten(x)) return aten::rms_norm_backward(dy, x, weight, statistics, residual_grad, dweight);
   return backward<false>(dy, x, weight, statistics, residual_grad, dweight, nullptr);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "wirewise/torch/kernels.h"
+#include "wirewise/torch/kernels_aten.h"
 #include "wirewise/torch/kernels_common.h"
 
 namespace wirewise::kernels {
@@ -63,6 +64,7 @@ constexpr std::int64_t kBlock = 1 << 16;  // elements summed on their own; block
 }  // namespace
 
 void embedding_backward(at::Tensor& grad, bool add, const at::Tensor& dy, const at::Tensor& tokens) {
+  if (on_aten(grad)) return aten::embedding_backward(grad, add, dy, tokens);
   const std::int64_t width = grad.size(1);
   const std::int64_t rows = tokens.numel();
   const auto* token = tokens.const_data_ptr<std::int64_t>();
@@ -89,6 +91,7 @@ void embedding_backward(at::Tensor& grad, bool add, const at::Tensor& dy, const 
 }
 
 void column_sums(const at::Tensor& x, at::Tensor& out, bool add) {
+  if (on_aten(x)) return aten::column_sums(x, out, add);
   const std::int64_t rows = x.size(0);
   const std::int64_t width = x.size(1);
   std::vector<float> total(static_cast<std::size_t>(width), 0.0F);
@@ -114,7 +117,7 @@ void column_sums(const at::Tensor& x, at::Tensor& out, bool add) {
 }
 
 void accumulate(at::Tensor& sum, const at::Tensor& value) {
-  if (sum.scalar_type() != c10::kFloat) {
+  if (sum.scalar_type() != c10::kFloat || on_aten(sum)) {
     sum.add_(value);
     return;
   }
@@ -130,6 +133,7 @@ void accumulate(at::Tensor& sum, const at::Tensor& value) {
 }
 
 double sum_of_squares(const at::Tensor& flat) {
+  if (on_aten(flat)) return aten::sum_of_squares(flat).item<double>();
   const std::int64_t count = flat.numel();
   const std::int64_t blocks = (count + kBlock - 1) / kBlock;
   std::vector<double> partial(static_cast<std::size_t>(blocks), 0.0);
@@ -146,6 +150,7 @@ double sum_of_squares(const at::Tensor& flat) {
 }
 
 std::int64_t first_not_finite(const at::Tensor& flat) {
+  if (on_aten(flat)) return aten::first_not_finite(flat);
   const std::int64_t count = flat.numel();
   return dispatch(flat.scalar_type(), [&](auto* type) -> std::int64_t {
     using T = std::remove_pointer_t<decltype(type)>;

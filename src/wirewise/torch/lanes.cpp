@@ -18,6 +18,21 @@ Lanes make_lanes(const std::shared_ptr<Store>& store, int rank, int size, std::c
   return lanes;
 }
 
+Lanes make_device_lanes(const std::shared_ptr<Store>& store, int rank, int size, std::chrono::milliseconds timeout,
+                        const std::shared_ptr<Accelerator>& device, CudaComm comm) {
+  Lanes lanes;
+  if (size == 1) {
+    lanes.control = make_thread_lanes(1, timeout).front().control;
+  } else {
+    lanes.control = make_communicator(store, rank, size, CommunicatorOptions{timeout, "control"});
+  }
+  lanes.gather = join_device(device, comm, store, rank, size, CommunicatorOptions{timeout, "gather"});
+  lanes.reduce = join_device(device, comm, store, rank, size, CommunicatorOptions{timeout, "reduce"});
+  lanes.device = c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device->index()));
+  lanes.accelerator = device;
+  return lanes;
+}
+
 std::vector<Lanes> make_thread_lanes(int size, std::chrono::milliseconds timeout) {
   std::vector<Lanes> lanes(static_cast<std::size_t>(size));
   const auto join = [&](const char* name, auto member) {
@@ -30,17 +45,20 @@ std::vector<Lanes> make_thread_lanes(int size, std::chrono::milliseconds timeout
   return lanes;
 }
 
-at::Tensor empty_shared(const std::shared_ptr<Communicator>& communicator, std::uint64_t elements, DType dtype, Category category) {
+at::Tensor empty_shared(const std::shared_ptr<Communicator>& communicator, std::uint64_t elements, DType dtype, Category category,
+                        c10::Device device) {
   const std::size_t bytes = elements * size_of(dtype);
   void* data = communicator->allocate_shared(bytes);
-  memory::add_external(category, bytes);
+  // What comes from a device's allocator is counted there.
+  const bool counted = device.is_cpu();
+  if (counted) memory::add_external(category, bytes);
   return at::from_blob(
       data, {static_cast<std::int64_t>(elements)},
-      [communicator, bytes, category](void* pointer) {
-        memory::remove_external(category, bytes);
+      [communicator, bytes, category, counted](void* pointer) {
+        if (counted) memory::remove_external(category, bytes);
         communicator->free_shared(pointer);
       },
-      at::TensorOptions().dtype(to_scalar_type(dtype)));
+      at::TensorOptions().dtype(to_scalar_type(dtype)).device(device), device);
 }
 
 }  // namespace wirewise

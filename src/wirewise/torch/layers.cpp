@@ -2,12 +2,14 @@
 
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
 
 #include <cmath>
 
 #include "wirewise/torch/attention.h"
 #include "wirewise/torch/kernels.h"
+#include "wirewise/torch/kernels_aten.h"
 #include "wirewise/torch/kernels_common.h"
 
 namespace wirewise::layers {
@@ -93,6 +95,16 @@ void Rotary::apply_(at::Tensor& x, bool inverse) {
   const std::int64_t heads = x.size(2);
   const std::int64_t half = head_dim_ / 2;
   extend(sequence);
+  if (kernels::on_aten(x)) {
+    if (!cos_.defined() || cos_.device() != x.device() || cos_.size(0) < sequence) {
+      const at::Tensor table = at::from_blob(table_.data(), {static_cast<std::int64_t>(table_.size()) / (2 * half), half, 2},
+                                             at::TensorOptions().dtype(c10::kFloat));
+      cos_ = table.select(2, 0).clone(at::MemoryFormat::Contiguous).to(x.device());
+      sin_ = table.select(2, 1).clone(at::MemoryFormat::Contiguous).to(x.device());
+    }
+    kernels::aten::rotate_(x, cos_.narrow(0, 0, sequence), sin_.narrow(0, 0, sequence), inverse);
+    return;
+  }
   const float sign = inverse ? -1.0F : 1.0F;
   kernels::dispatch(x.scalar_type(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;

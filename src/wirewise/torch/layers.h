@@ -40,6 +40,7 @@ class Rotary {
   double theta_;
   DType table_dtype_;
   std::vector<float> table_;
+  at::Tensor cos_, sin_;   // the table where the last tensor off the CPU was: float32 [positions, head_dim / 2]
 };
 
 }  // namespace wirewise::layers

@@ -33,6 +33,7 @@ Seconds timed(const Lanes& lanes, F&& body) {
     lanes.control->barrier().wait();
     const Seconds start = now();
     body();
+    lanes.synchronize();
     if (i > 0) seconds.push_back(now() - start);
   }
   std::sort(seconds.begin(), seconds.end());
@@ -49,9 +50,9 @@ MeasuredCosts::Line line_through(Bytes small, Seconds small_seconds, Bytes large
   return line;
 }
 
-at::Tensor filled(const std::vector<std::int64_t>& shape, DType dtype) {
-  return at::full(shape, 0.01, at::TensorOptions().dtype(to_scalar_type(dtype)));
-}
+at::TensorOptions options_of(const Lanes& lanes, DType dtype) { return at::TensorOptions().dtype(to_scalar_type(dtype)).device(lanes.device); }
+
+at::Tensor filled(const std::vector<std::int64_t>& shape, DType dtype, const Lanes& lanes) { return at::full(shape, 0.01, options_of(lanes, dtype)); }
 
 /// Forward and backward of one segment on scratch weights and activations.
 void measure_segment(MeasuredCosts& costs, const Model& model, const SegmentTable& segments, int unit, int segment, const Lanes& lanes) {
@@ -63,10 +64,8 @@ void measure_segment(MeasuredCosts& costs, const Model& model, const SegmentTabl
     for (const int group : shape.segments[static_cast<std::size_t>(segment)].groups) {
       for (const TensorShape& tensor : model.groups[static_cast<std::size_t>(group)].tensors) {
         if (tensor.name != name) continue;
-        weights.push_back({filled(tensor.shape, dtype), at::zeros(tensor.shape, at::TensorOptions().dtype(model.batch.separate_gradient
-                                                                                                             ? c10::kFloat
-                                                                                                             : to_scalar_type(dtype))),
-                           model.batch.separate_gradient});
+        const DType gradient = model.batch.separate_gradient ? DType::kFloat32 : dtype;
+        weights.push_back({filled(tensor.shape, dtype, lanes), at::zeros(tensor.shape, options_of(lanes, gradient)), model.batch.separate_gradient});
       }
     }
   }
@@ -75,11 +74,12 @@ void measure_segment(MeasuredCosts& costs, const Model& model, const SegmentTabl
   const std::int64_t sequence = model.batch.sequence;
   at::Tensor tokens = at::empty({samples, sequence}, at::TensorOptions().dtype(c10::kLong));
   for (std::int64_t i = 0; i < tokens.numel(); ++i) tokens.mutable_data_ptr<std::int64_t>()[i] = (i * 7919) % std::max<std::int64_t>(1, model.config.vocab);
+  tokens = tokens.to(lanes.device);
   step.targets = tokens;
   const bool first = unit == 0 && segment == 0;
   const bool last = unit + 1 == static_cast<int>(model.units.size()) && segment + 1 == static_cast<int>(shape.segments.size());
-  const Boundary in = {first ? tokens : filled({samples, sequence, model.config.width}, dtype)};
-  const Boundary grad_out = last ? Boundary{} : Boundary{filled({samples, sequence, model.config.width}, dtype)};
+  const Boundary in = {first ? tokens : filled({samples, sequence, model.config.width}, dtype, lanes)};
+  const Boundary grad_out = last ? Boundary{} : Boundary{filled({samples, sequence, model.config.width}, dtype, lanes)};
   Saved saved;
   costs.compute[{OpKind::kForward, shape.kind, segment}] = timed(lanes, [&] { (void)run.forward(in, weights, &saved, step); });
   const Seconds both = timed(lanes, [&] {
@@ -115,7 +115,7 @@ MeasuredCosts measure_costs(const Model& model, const Strategy& strategy, const 
   on_wait.progress = CallOptions::Progress::kOnWait;
   if (ranks > 1) {
     at_two_sizes(OpKind::kGather, size_of(param), [&](std::uint64_t elements) {
-      at::Tensor shard = empty_shared(lanes.gather, elements / ranks, param, Category::kTemporaries);
+      at::Tensor shard = empty_shared(lanes.gather, elements / ranks, param, Category::kTemporaries, lanes.device);
       at::Tensor full = at::empty({static_cast<std::int64_t>(elements)}, shard.options());
       return timed(lanes, [&] { lanes.gather->all_gather({shard.data_ptr(), param}, {full.data_ptr(), param}, elements / ranks, on_wait).wait(); });
     });
@@ -126,8 +126,8 @@ MeasuredCosts measure_costs(const Model& model, const Strategy& strategy, const 
   // Of the two reductions only the strategy's own is needed.
   const bool whole = strategy.zero == 0 || ranks == 1;
   at_two_sizes(whole ? OpKind::kAllReduce : OpKind::kReduceScatter, size_of(grad), [&](std::uint64_t elements) {
-    at::Tensor in = empty_shared(lanes.reduce, elements, wire, Category::kTemporaries);
-    at::Tensor out = empty_shared(lanes.reduce, whole ? elements : elements / ranks, strategy.reduce_dtype, Category::kTemporaries);
+    at::Tensor in = empty_shared(lanes.reduce, elements, wire, Category::kTemporaries, lanes.device);
+    at::Tensor out = empty_shared(lanes.reduce, whole ? elements : elements / ranks, strategy.reduce_dtype, Category::kTemporaries, lanes.device);
     in.zero_();
     return timed(lanes, [&] {
       const ReducePart part{{in.data_ptr(), wire}, {out.data_ptr(), strategy.reduce_dtype}, whole ? elements : elements / ranks};
@@ -141,16 +141,16 @@ MeasuredCosts measure_costs(const Model& model, const Strategy& strategy, const 
     group.tensors.push_back({"scratch", {static_cast<std::int64_t>(elements)}, {}, true, 0});
     group.padded = elements;
     GroupState state;
-    state.master = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32);
-    state.param = param == DType::kFloat32 ? state.master : filled({static_cast<std::int64_t>(elements)}, param);
-    state.exp_avg = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32);
-    state.exp_avg_sq = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32);
-    at::Tensor gradient = filled({static_cast<std::int64_t>(elements)}, strategy.reduce_dtype);
+    state.master = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32, lanes);
+    state.param = param == DType::kFloat32 ? state.master : filled({static_cast<std::int64_t>(elements)}, param, lanes);
+    state.exp_avg = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32, lanes);
+    state.exp_avg_sq = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32, lanes);
+    at::Tensor gradient = filled({static_cast<std::int64_t>(elements)}, strategy.reduce_dtype, lanes);
     return timed(lanes, [&] { optimizer_step(state, group, gradient, 0.5, 1e-4, 1, optimizer); });
   });
   const bool slices = strategy.zero == 0;
   at_two_sizes(OpKind::kClip, size_of(strategy.reduce_dtype), [&](std::uint64_t elements) {
-    at::Tensor gradient = filled({static_cast<std::int64_t>(slices ? elements / ranks : elements)}, strategy.reduce_dtype);
+    at::Tensor gradient = filled({static_cast<std::int64_t>(slices ? elements / ranks : elements)}, strategy.reduce_dtype, lanes);
     return timed(lanes, [&] {
       double mine = kernels::sum_of_squares(gradient);
       double total = 0;
@@ -170,15 +170,15 @@ MeasuredCosts measure_costs(const Model& model, const Strategy& strategy, const 
 
 double measure_flops(DType dtype, const Lanes& lanes) {
   const at::NoGradGuard no_grad;
-  constexpr std::int64_t kLargestSide = 1024;
+  const std::int64_t largest_side = lanes.device.is_cpu() ? 1024 : 8192;
   constexpr Seconds kEnough = 0.02;  // a CPU without float16 products takes ten seconds for the largest
   for (std::int64_t side = 128;; side *= 2) {
-    const at::Tensor a = filled({side, side}, dtype);
-    const at::Tensor b = filled({side, side}, dtype);
+    const at::Tensor a = filled({side, side}, dtype, lanes);
+    const at::Tensor b = filled({side, side}, dtype, lanes);
     at::Tensor c = at::empty_like(a);
     const Seconds seconds = timed(lanes, [&] { at::mm_out(c, a, b); });  // the same on all ranks, and so is the choice to stop
     const double n = static_cast<double>(side);
-    if (side == kLargestSide || seconds >= kEnough) return 2.0 * n * n * n / seconds;
+    if (side == largest_side || seconds >= kEnough) return 2.0 * n * n * n / seconds;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/alignment.h>
 #include <sys/mman.h>
 
@@ -160,6 +161,22 @@ Scope::~Scope() { current_category = previous_; }
 
 Usage usage() noexcept { return CountingAllocator::instance().usage(); }
 void reset_peak() noexcept { CountingAllocator::instance().reset_peak(); }
+
+Usage usage(c10::Device device) {
+  if (device.is_cpu()) return usage();
+  const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+  const auto& bytes = stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+  Usage usage;
+  usage.live = static_cast<Bytes>(bytes.current);
+  usage.peak = static_cast<Bytes>(bytes.peak);
+  return usage;
+}
+
+void reset_peak(c10::Device device) {
+  if (device.is_cpu()) return reset_peak();
+  c10::getDeviceAllocator(device.type())->resetPeakStats(device.index());
+}
+
 void add_external(Category category, Bytes bytes) noexcept {
   CountingAllocator::instance().count(category, static_cast<std::int64_t>(bytes));
 }

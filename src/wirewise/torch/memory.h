@@ -2,6 +2,8 @@
 // step allocates the same sizes over and over and fresh pages cost more than the arithmetic on them.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <array>
 #include <cstddef>
 
@@ -32,6 +34,9 @@ struct Usage {
   std::array<Bytes, kCategories> category_peak{};
 };
 [[nodiscard]] Usage usage() noexcept;
+/// Of a device: what its caching allocator gave to tensors. It knows no categories: those stay 0.
+[[nodiscard]] Usage usage(c10::Device device);
+void reset_peak(c10::Device device);
 /// Starts the peaks anew from what lives now.
 void reset_peak() noexcept;
 

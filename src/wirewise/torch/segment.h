@@ -28,7 +28,8 @@ struct StepContext {
   at::Tensor tokens;            // int64 [micro_batch, sequence]
   at::Tensor targets;           // int64 [micro_batch, sequence]; negative: not counted. Undefined: no loss wanted (sampling)
   double gradient_scale = 1;    // loss scale / global target tokens of the step
-  double loss_sum = 0;          // the last segment adds its micro-batch's summed loss
+  double loss_sum = 0;          // the last segment adds its micro-batch's summed loss …
+  at::Tensor loss_on_device;    // … here where reading it would make the thread wait for a device: a float64 scalar
   std::int64_t step = 0;        // of training, from 1; 0 elsewhere. With the micro-batch the key of random numbers
   int micro_batch = 0;
   at::Tensor logits;            // sampling: the last segment leaves [micro_batch, vocab] of the last position

@@ -36,10 +36,10 @@ ModelState::ModelState(const Model& model, const Strategy& strategy, const Progr
     const std::uint64_t begin = elements == padded ? 0 : elements * static_cast<std::uint64_t>(rank_);
     at::Tensor flat;
     if (buffer.shared) {
-      flat = empty_shared(lanes.gather, elements, buffer.dtype, buffer.category);
+      flat = empty_shared(lanes.gather, elements, buffer.dtype, buffer.category, lanes.device);
     } else {
       const memory::Scope scope(buffer.category);
-      flat = at::empty({static_cast<std::int64_t>(elements)}, at::TensorOptions().dtype(to_scalar_type(buffer.dtype)));
+      flat = at::empty({static_cast<std::int64_t>(elements)}, at::TensorOptions().dtype(to_scalar_type(buffer.dtype)).device(lanes.device));
     }
     switch (buffer.role) {
       case BufferRole::kParam: group.param = flat; group.param_begin = begin; break;
@@ -71,7 +71,7 @@ void ModelState::fill(const Source& source, int index, std::uint64_t begin, at::
     for (std::uint64_t at = from; at < to;) {
       const std::uint64_t length = std::min(kChunk, to - at);
       at::Tensor out = flat.narrow(0, static_cast<std::int64_t>(at - begin), static_cast<std::int64_t>(length));
-      if (flat.scalar_type() == c10::kFloat) {
+      if (flat.scalar_type() == c10::kFloat && flat.device().is_cpu()) {
         source(tensor, at - tensor.offset, length, out.mutable_data_ptr<float>());
       } else {
         chunk.resize(length);
@@ -81,6 +81,16 @@ void ModelState::fill(const Source& source, int index, std::uint64_t begin, at::
       at += length;
     }
   }
+}
+
+void ModelState::fetch(const at::Tensor& flat, std::uint64_t begin, std::uint64_t length, float* out) {
+  if (flat.device().is_cpu()) {
+    const float* data = flat.const_data_ptr<float>() + begin;
+    std::copy(data, data + length, out);
+    return;
+  }
+  at::from_blob(out, {static_cast<std::int64_t>(length)}, at::TensorOptions().dtype(c10::kFloat))
+      .copy_(flat.narrow(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(length)));
 }
 
 void ModelState::initialize(std::uint64_t seed) {
@@ -147,8 +157,7 @@ std::string ModelState::weights_sha256(const Lanes& lanes) const {
       const std::uint64_t length = std::min({kChunk, owner_end - at, tensor->offset + tensor->numel() - at});
       chunk.resize(length);
       if (held == model_.groups[index].padded || static_cast<int>(owner) == rank_) {
-        const float* data = group.master.const_data_ptr<float>() + (at - group.master_begin);
-        std::copy(data, data + length, chunk.begin());
+        fetch(group.master, at - group.master_begin, length, chunk.data());
       }
       if (held != model_.groups[index].padded) {
         lanes.control->broadcast({chunk.data(), DType::kFloat32}, length, static_cast<int>(owner)).wait();

@@ -56,6 +56,8 @@ class ModelState {
 
  private:
   [[nodiscard]] std::vector<OwnedRange> ranges(bool once) const;
+  /// Elements of a float32 tensor wherever it lies, copied to `out`.
+  static void fetch(const at::Tensor& flat, std::uint64_t begin, std::uint64_t length, float* out);
   void fill(const Source& source, int group, std::uint64_t begin, at::Tensor& flat) const;
   const Model& model_;
   int rank_ = 0;

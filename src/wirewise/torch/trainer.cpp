@@ -121,6 +121,10 @@ class Trainer::Impl {
  public:
   Impl(Lanes lanes, std::vector<Unit> units, LossFunction loss, TrainerOptions options)
       : lanes_(std::move(lanes)), units_(std::move(units)), options_(std::move(options)) {
+    if (!lanes_.device.is_cpu()) {
+      throw bad_input("a Trainer of your own modules runs on the CPU only, but its lanes are of device " + lanes_.device.str() + ".",
+                      "Give it lanes of the CPU, or train a built-in model with wirewise train --device cuda.");
+    }
     memory::install();
     if (!loss) throw bad_input("the trainer has no loss function.", "Pass a function of output and targets.");
     if (!(options_.lr >= 0) || !(options_.clip >= 0)) throw bad_input("lr or clip is negative.", "Use 0 or more.");

@@ -21,7 +21,9 @@
 #include "wirewise/comm/flight_recorder.h"
 #include "wirewise/sim/costs.h"
 #include "wirewise/sim/simulate.h"
+#include "wirewise/torch/dtype_torch.h"
 #include "wirewise/torch/executor.h"
+#include "wirewise/torch/kernels_aten.h"
 #include "wirewise/torch/measure.h"
 #include "wirewise/torch/memory.h"
 #include "wirewise/train/checkpoint_files.h"
@@ -71,8 +73,9 @@ void write_config(const TrainConfig& config) {
 }
 
 Lanes join(const Rank& rank, const std::filesystem::path& out) {
-  if (rank.size == 1) return make_thread_lanes(1, kDeadline).front();
-  if (const auto flight = comm::FlightRecorder::of_process(); flight && !out.empty()) flight->set_folder(out / "flight");
+  if (rank.size == 1 && !rank.device) return make_thread_lanes(1, kDeadline).front();
+  if (const auto flight = comm::FlightRecorder::of_process(); rank.size > 1 && flight && !out.empty()) flight->set_folder(out / "flight");
+  if (rank.device) return make_device_lanes(rank.store, rank.rank, rank.size, kDeadline, rank.device, rank.comm);
   return make_lanes(rank.store, rank.rank, rank.size, kDeadline);
 }
 
@@ -165,12 +168,18 @@ class Run {
 
   int run() {
     const StopSignals signals;
+    if (!lanes_.device.is_cpu() && lanes_.rank() == 0) {
+      const ModelConfig& model = prepared_.model.config;
+      std::cerr << "device " << lanes_.accelerator->describe() << "; attention by libtorch's "
+                << kernels::aten::attention_operator(to_scalar_type(config_.strategy.param_dtype), model.width / model.heads)
+                << " operator\n";
+    }
     begin();
     predict();
     Reporter reporter(prepared_, options_, lanes_.rank() == 0, step_);
     reporter_ = &reporter;
     warn_of_equal_streams();
-    memory::reset_peak();
+    memory::reset_peak(lanes_.device);
     std::filesystem::path checkpoint;
     std::int64_t saved_at = -1;
     const auto save = [&] {
@@ -308,7 +317,7 @@ class Run {
     for (const auto& [kind, busy] : train_.timeline().by_kind(prepared_.train.programs.front())) {
       if (is_communication(kind) && lanes_.size() > 1) metrics.exposed_comm_s += busy;
     }
-    const std::uint64_t mine = memory::usage().peak;
+    const std::uint64_t mine = memory::usage(lanes_.device).peak;
     std::uint64_t most = 0;
     lanes_.control->all_reduce({&mine, DType::kInt64}, {&most, DType::kInt64}, 1, Reduction::kMax).wait();
     metrics.memory_measured = most;
@@ -340,7 +349,7 @@ class Run {
   }
 
   void finish_report(bool stopped) {
-    const memory::Usage usage = memory::usage();
+    const memory::Usage usage = memory::usage(lanes_.device);
     // The rank that holds most speaks for all.
     std::array<std::uint64_t, 1 + kCategories> mine{usage.peak};
     std::copy(usage.category_peak.begin(), usage.category_peak.end(), mine.begin() + 1);
@@ -444,6 +453,11 @@ void check_start(const TrainConfig& config, bool restarted) {
 
 int run_training(const Prepared& prepared, const Rank& rank, const LoopOptions& options) {
   at::set_num_threads(prepared.threads);
+  if (rank.device) {
+    rank.device->make_current();
+    const ModelConfig& model = prepared.model.config;
+    (void)kernels::aten::attention_operator(to_scalar_type(prepared.config.strategy.param_dtype), model.width / model.heads);
+  }
   if (rank.rank == 0 && !prepared.config.out.empty()) {
     make_output_folder(prepared.config.out);
     write_config(prepared.config);

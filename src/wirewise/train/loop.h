@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "wirewise/comm/cuda_library.h"
 #include "wirewise/comm/store.h"
 #include "wirewise/train/prepare.h"
 
@@ -13,6 +14,8 @@ struct Rank {
   int rank = 0;
   int size = 1;
   std::shared_ptr<Store> store;   // null for a single rank
+  std::shared_ptr<Accelerator> device; // null: the CPU
+  CudaComm comm = CudaComm::kNccl;
 };
 
 struct LoopOptions {

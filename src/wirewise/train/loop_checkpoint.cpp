@@ -25,16 +25,22 @@ void agree(const Lanes& lanes, const std::string& failure) {
 std::filesystem::path save_state(const std::filesystem::path& folder, std::uint64_t step, const Prepared& prepared, const ModelState& state,
                                  const TrainState& train_state, const Lanes& lanes) {
   std::vector<Fragment> fragments;
+  // What lies on a device is copied here first.
+  std::vector<std::array<at::Tensor, 3>> held;
+  for (const GroupState& group : state.groups) {
+    const auto here = [](const at::Tensor& flat) { return flat.defined() ? flat.cpu() : flat; };
+    held.push_back({here(group.master), here(group.exp_avg), here(group.exp_avg_sq)});
+  }
   for (const OwnedRange& range : state.owned_once()) {
-    const GroupState& group = state.groups[static_cast<std::size_t>(range.group)];
+    const auto& [master, exp_avg, exp_avg_sq] = held[static_cast<std::size_t>(range.group)];
     const auto add = [&](const std::string& kind, const at::Tensor& flat) {
       if (!flat.defined()) return;
       fragments.push_back({kind + "/" + range.tensor->name, range.tensor->shape, range.begin, range.length, DType::kFloat32,
                            flat.const_data_ptr<float>() + range.local});
     };
-    add("model", group.master);
-    add("exp_avg", group.exp_avg);
-    add("exp_avg_sq", group.exp_avg_sq);
+    add("model", master);
+    add("exp_avg", exp_avg);
+    add("exp_avg_sq", exp_avg_sq);
   }
   return save_checkpoint(folder, step, lanes.rank(), lanes.size(), fragments, train_state, prepared.config.checkpoint_keep,
                          [&](const std::string& failure) { agree(lanes, failure); });

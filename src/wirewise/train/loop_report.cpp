@@ -14,6 +14,9 @@ std::string percent(double predicted, double measured) {
   return text;
 }
 
+/// A device's allocator knows no categories.
+std::string measured_bytes(Bytes bytes) { return bytes == 0 ? "not measured" : format_bytes(bytes); }
+
 std::string row(const std::string& name, const std::string& predicted, const std::string& measured, const std::string& difference) {
   char text[160];
   std::snprintf(text, sizeof text, "  %-16s %14s %14s %10s\n", name.c_str(), predicted.c_str(), measured.c_str(), difference.c_str());
@@ -51,7 +54,7 @@ std::string report_text(const Prepared& prepared, const memory::Usage& measured,
     const auto index = static_cast<std::size_t>(category);
     const Bytes plan = prepared.memory.category_peak[index];
     const Bytes real = measured.category_peak[index];
-    text += row(std::string(name_of(category)), format_bytes(plan), format_bytes(real), percent(static_cast<double>(plan), static_cast<double>(real)));
+    text += row(std::string(name_of(category)), format_bytes(plan), measured_bytes(real), percent(static_cast<double>(plan), static_cast<double>(real)));
   }
   text += row("peak of all", format_bytes(prepared.memory.peak), format_bytes(measured.peak),
               percent(static_cast<double>(prepared.memory.peak), static_cast<double>(measured.peak)));

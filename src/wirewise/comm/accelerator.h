@@ -57,7 +57,8 @@ class Device {
 
   /// The device's own collectives (NCCL) between ranks that hold a device each. Buffers are device memory. wait() and wait_output()
   /// make the current stream wait, not the thread; an operation that outlived its deadline, or whose peers died, fails the next call,
-  /// wait, test() or progress(). Collective over the store's ranks.
+  /// wait, test() or progress(). Collective over the store's ranks; one
+  /// rank needs no store.
   [[nodiscard]] virtual std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store> store, int rank, int size,
                                                                         CommunicatorOptions options) = 0;
 };
