@@ -55,7 +55,7 @@ TEST(BenchOnADevice, SeesWrongDataThere) {
     std::unique_ptr<DeviceStream> honest_;
     std::byte* changed_ = nullptr;
   };
-  struct LyingDevice final : Device {
+  struct LyingDevice final : Accelerator {
     int index() const noexcept override { return 0; }
     std::string describe() const override { return "liar"; }
     void* allocate(std::size_t bytes) override { return honest.allocate(bytes); }

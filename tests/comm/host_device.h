@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "wirewise/base/error.h"
-#include "wirewise/comm/device.h"
+#include "wirewise/comm/accelerator.h"
 
 namespace wirewise::testing {
 

@@ -193,7 +193,7 @@ TEST(StagedCommunicator, FailsAtTheDeadlineWhenTheDeviceNeverDelivers) {
     std::unique_ptr<DeviceEvent> record() override { return std::make_unique<Recovering>(well_); }
     std::atomic<bool>& well_;
   };
-  struct Stuck final : Device {
+  struct Stuck final : Accelerator {
     int index() const noexcept override { return 0; }
     std::string describe() const override { return "stuck"; }
     void* allocate(std::size_t) override { return nullptr; }

@@ -127,7 +127,7 @@ std::string preamble(const Arguments& arguments, const bench::Plan& plan, const 
   return lines + text;
 }
 
-std::string device_preamble(const Device& device, CudaComm comm, int ranks) {
+std::string device_preamble(const Accelerator& device, CudaComm comm, int ranks) {
   return "# " + std::to_string(ranks) + " ranks; rank 0 on device " + std::to_string(device.index()) + " (" + device.describe() + "); buffers there, " +
          (comm == CudaComm::kNccl ? "by NCCL" : "staged through host memory") + "; the fraction of the limit is not measured\n";
 }

@@ -248,7 +248,7 @@ class Runner {
   }
 
   Communicator& communicator_;
-  Device* const device_;
+  Accelerator* const device_;
   const Case what_;
   const std::size_t ranks_;
   const std::size_t rank_;

@@ -8,7 +8,7 @@
 #include "wirewise/cli/bench_memory.h"
 #include "wirewise/cli/bench_operation.h"
 #include "wirewise/comm/communicator.h"
-#include "wirewise/comm/device.h"
+#include "wirewise/comm/accelerator.h"
 
 namespace wirewise::bench {
 
@@ -24,7 +24,7 @@ struct Case {
 /// Where the buffers lie on a device: the communicator that is measured, and the device itself.
 struct OnDevice {
   Communicator* communicator = nullptr;
-  Device* device = nullptr;
+  Accelerator* device = nullptr;
 };
 
 struct Plan {

@@ -34,9 +34,9 @@ class DeviceStream {
   [[nodiscard]] virtual std::unique_ptr<DeviceEvent> record() = 0;
 };
 
-class Device {
+class Accelerator {
  public:
-  virtual ~Device() = default;
+  virtual ~Accelerator() = default;
   [[nodiscard]] virtual int index() const noexcept = 0;
   /// "NVIDIA H200, 139 GiB".
   [[nodiscard]] virtual std::string describe() const = 0;

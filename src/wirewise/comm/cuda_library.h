@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "wirewise/base/error.h"
-#include "wirewise/comm/device.h"
+#include "wirewise/comm/accelerator.h"
 
 namespace wirewise {
 

@@ -9,14 +9,14 @@
 #include <memory>
 #include <mutex>
 
-#include "wirewise/comm/device.h"
+#include "wirewise/comm/accelerator.h"
 
 namespace wirewise::comm {
 
 class PinnedPool {
  public:
   /// Memory comes from `host`, so that its collectives work in place; both must outlive the pool.
-  PinnedPool(Communicator& host, Device& device) : host_(host), device_(device) {}
+  PinnedPool(Communicator& host, Accelerator& device) : host_(host), device_(device) {}
   ~PinnedPool() {
     for (const auto& [size, pointer] : free_) {
       device_.unpin(pointer);
@@ -62,7 +62,7 @@ class PinnedPool {
 
  private:
   Communicator& host_;
-  Device& device_;
+  Accelerator& device_;
   std::mutex mutex_;
   std::multimap<std::size_t, void*> free_;
 };

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "wirewise/comm/communicator.h"
-#include "wirewise/comm/device.h"
+#include "wirewise/comm/accelerator.h"
 
 namespace wirewise {
 

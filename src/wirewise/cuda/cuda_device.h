@@ -1,9 +1,9 @@
-// A CUDA device behind the Device interface: libtorch's caching allocator and its streams, CUDA's own pinning.
+// A CUDA device behind the Accelerator interface: libtorch's caching allocator and its streams, CUDA's own pinning.
 #pragma once
 
 #include <memory>
 
-#include "wirewise/comm/device.h"
+#include "wirewise/comm/accelerator.h"
 
 namespace wirewise::cuda {
 

@@ -8,7 +8,7 @@
 
 #include "wirewise/comm/communicator.h"
 #include "wirewise/comm/cuda_library.h"
-#include "wirewise/comm/device.h"
+#include "wirewise/comm/accelerator.h"
 #include "wirewise/schedule/schedule.h"
 
 namespace wirewise {
