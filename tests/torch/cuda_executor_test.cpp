@@ -82,7 +82,9 @@ Outcome train(Family family, Strategy strategy, bool on_device) {
         Executor validate(model, forward.programs[0], segments, state, lanes, {});
         const double loss = validate.evaluate(batch_at(99, rank, 0));
         if (rank == 0) outcome.validation = loss;
-        EXPECT_EQ(validate.logits(batch_at(99, rank, 0)).size(-1), 61);
+        MicroBatch prompt = batch_at(99, rank, 0);
+        prompt.targets.reset();
+        EXPECT_EQ(validate.logits(prompt).size(-1), 61);
       } catch (const std::exception& error) {
         errors[static_cast<std::size_t>(rank)] = error.what();
         for (const auto& lane : {lanes.gather, lanes.reduce, lanes.control}) lane->abort(error.what());

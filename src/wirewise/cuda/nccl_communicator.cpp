@@ -72,6 +72,7 @@ class NcclState final : public Work::State {
 
   /// Learns what became of it, without waiting: completion, failure, or the deadline.
   void settle() noexcept {
+    std::unique_lock lock(mutex_);
     if (reached(comm::Level::kComplete)) return;
     std::exception_ptr error;
     bool done = false;
@@ -95,12 +96,14 @@ class NcclState final : public Work::State {
     } else {
       return;
     }
+    lock.unlock();
     run_callbacks();
   }
 
  private:
   /// Orders the current stream after the operation, and what belongs to it (a widened or added result) after that.
   void order() {
+    const std::lock_guard lock(mutex_);
     if (ordered_) return;
     ordered_ = true;
     const std::exception_ptr error = [&]() -> std::exception_ptr {
@@ -118,6 +121,7 @@ class NcclState final : public Work::State {
     rethrow();
   }
 
+  std::mutex mutex_;
   std::string what_;
   Handle handle_;
   std::function<void()> after_;
@@ -178,7 +182,7 @@ class OwnStore final : public Store {
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(std::shared_ptr<Store> store, int device, int rank, int size, CommunicatorOptions options)
-      : store_(store != nullptr || size > 1 ? std::move(store) : std::make_shared<OwnStore>()),
+      : store_(store != nullptr ? std::move(store) : std::make_shared<OwnStore>()),
         device_(static_cast<c10::DeviceIndex>(device)),
         rank_(rank),
         size_(size),
@@ -523,6 +527,7 @@ class NcclCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_nccl_communicator(std::shared_ptr<Store> store, int device, int rank, int size, CommunicatorOptions options) {
+  if (store == nullptr && size > 1) throw bad_input("NCCL: there is no store for " + std::to_string(size) + " ranks.", "Pass the store that the ranks meet in.");
   return std::make_unique<NcclCommunicator>(std::move(store), device, rank, size, std::move(options));
 }
 
