@@ -264,6 +264,8 @@ void Group::sleep(std::uint32_t bell, std::chrono::nanoseconds most) noexcept {
 
 void Group::serve(const std::vector<RankIdentity>& identities, const std::vector<int>& members) {
   link_.inner = true;
+  if (link_.flight) link_.flight->close(flight_id_);
+  link_.flight.reset();  // the communicator across hosts records its own calls
   for (std::size_t p = 0; p < members.size(); ++p) link_.identities[p] = identities[static_cast<std::size_t>(members[p])];
 }
 

@@ -5,8 +5,10 @@
 #include "wirewise/base/error.h"
 #include "wirewise/comm/cards.h"
 #include "wirewise/comm/host_map.h"
+#include "wirewise/comm/host_wires.h"
 #include "wirewise/comm/local_communicator.h"
 #include "wirewise/comm/mesh.h"
+#include "wirewise/comm/spanning_communicator.h"
 
 namespace wirewise {
 namespace {
@@ -31,16 +33,23 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store> store, in
   comm::UniqueFd listener = comm::listen_for_peers(own);
   const comm::Cards cards = comm::exchange_cards(prefixed, rank, std::move(own), options.timeout, options.name);
   const comm::HostMap hosts = hosts_of(cards);
-  if (hosts.count() > 1) {
-    const int other = hosts.members(hosts.host_of(rank) == 0 ? 1 : 0).front();
-    throw Error(ErrorKind::kFailed,
-                "rendezvous: " + cards.who(other) + " is on another host than " + cards.who(rank) + "; this communicator joins ranks of one host.",
-                "Start all ranks on one host.");
+  std::vector<int> job_ranks = comm::job_ranks(flight.get(), rank, size, options);
+  comm::Link link = comm::join_host(cards, hosts.members(hosts.host_of(rank)), std::move(listener));
+  if (hosts.count() == 1) {
+    link.job_ranks = std::move(job_ranks);
+    link.flight = std::move(flight);
+    return std::make_unique<comm::LocalCommunicator>(std::move(link), options);
   }
-  comm::Link link = comm::join_host(cards, hosts.members(0), std::move(listener));
-  link.job_ranks = comm::job_ranks(flight.get(), rank, size, options);
-  link.flight = std::move(flight);
-  return std::make_unique<comm::LocalCommunicator>(std::move(link), options);
+  std::vector<comm::RankIdentity> identities;
+  for (int r = 0; r < size; ++r) identities.push_back({cards.of(r).host, cards.of(r).pid, r});
+  link.inner = true;
+  auto local = std::make_unique<comm::LocalCommunicator>(std::move(link), options);
+  const auto make_end = [](int) { return comm::make_host_end(); };
+  const auto end = make_end(size);
+  const std::vector<std::string> wires = comm::exchange_texts(prefixed, cards, "wires", end->card());
+  return std::make_unique<comm::SpanningCommunicator>(hosts, rank, std::move(identities), std::move(local),
+                                                      end->connect(rank, hosts, wires, cards.deadline), make_end,
+                                                      comm::FlightTicket{std::move(flight), std::move(job_ranks)}, options);
 }
 
 }  // namespace wirewise

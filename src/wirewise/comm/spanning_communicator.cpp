@@ -17,12 +17,17 @@ Caller caller_of(const SpanningGroup& group) { return {group.rank(), group.size(
 
 SpanningCommunicator::SpanningCommunicator(HostMap hosts, int rank, std::vector<RankIdentity> identities,
                                            std::unique_ptr<LocalCommunicator> local, Wires wires, MakeWireEnd make_end,
-                                           CommunicatorOptions options)
+                                           FlightTicket flight, CommunicatorOptions options)
     : group_(std::make_shared<SpanningGroup>(std::move(hosts), rank, std::move(identities), std::move(local), std::move(wires),
-                                             std::move(options))),
+                                             std::move(flight), std::move(options))),
       make_end_(std::move(make_end)) {}
 
 SpanningCommunicator::~SpanningCommunicator() { group_->close(); }
+
+std::filesystem::path SpanningCommunicator::dump_flight(const std::filesystem::path& folder) {
+  if (!group_->flight().recorder) return Communicator::dump_flight(folder);
+  return group_->flight().recorder->dump(folder);
+}
 
 void SpanningCommunicator::progress() {
   group_->progress();
@@ -181,8 +186,10 @@ std::unique_ptr<Communicator> SpanningCommunicator::split(int colour, int key, C
     auto local = std::unique_ptr<LocalCommunicator>(static_cast<LocalCommunicator*>(result.release()));
     local->group()->serve(identities, hosts.members(hosts.host_of(place)));
     Wires wires = end->connect(place, hosts, members_cards, std::chrono::steady_clock::now() + options.timeout);
+    FlightTicket flight{group_->flight().recorder, {}};
+    for (const int member : members) flight.job_ranks.push_back(group_->flight().job_rank(member));
     result = std::make_unique<SpanningCommunicator>(std::move(hosts), place, std::move(identities), std::move(local), std::move(wires), make_end_,
-                                                    options);
+                                                    std::move(flight), options);
   }
   // Ends live until all have connected.
   barrier(call).wait();

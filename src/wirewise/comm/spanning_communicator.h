@@ -15,7 +15,7 @@ class SpanningCommunicator final : public Communicator {
  public:
   /// `local`: the communicator of this host's ranks, its link marked as inner. `make_end` makes the wires of splits.
   SpanningCommunicator(HostMap hosts, int rank, std::vector<RankIdentity> identities, std::unique_ptr<LocalCommunicator> local, Wires wires,
-                       MakeWireEnd make_end, CommunicatorOptions options);
+                       MakeWireEnd make_end, FlightTicket flight, CommunicatorOptions options);
   ~SpanningCommunicator() override;
 
   [[nodiscard]] int rank() const noexcept override { return group_->rank(); }
@@ -37,6 +37,7 @@ class SpanningCommunicator final : public Communicator {
   void progress() override;
   [[nodiscard]] std::unique_ptr<Communicator> split(int colour, int key, CommunicatorOptions options) override;
   void abort(const std::string& reason) noexcept override { group_->abort(reason); }
+  std::filesystem::path dump_flight(const std::filesystem::path& folder) override;
   [[nodiscard]] void* allocate_shared(std::size_t bytes) override { return group_->local().allocate_shared(bytes); }
   void free_shared(void* pointer) noexcept override { group_->local().free_shared(pointer); }
 

@@ -60,15 +60,18 @@ const SpanningOperation* SpanningGroup::oldest_open() const {
 void SpanningGroup::fail_all(Passed& passed, const Error& found) {
   local_group()->record_failure(found);
   const Error error = local_group()->recorded_failure().value_or(found);
+  bool first = false;
   {
     const std::lock_guard lock(issue_mutex_);
     if (!failure_) {
       failure_ = error;
       if (wires_.channels) wires_.channels->tell(kAnyPeer, message_of(error));
+      first = true;
     }
     for (auto& operation : fresh_) messages_.push_back(std::move(operation));
     fresh_.clear();
   }
+  if (first) record_flight(error);
   const auto pointer = std::make_exception_ptr(error);
   messages_.insert(messages_.end(), collectives_.begin(), collectives_.end());
   collectives_.clear();
@@ -80,6 +83,21 @@ void SpanningGroup::fail_all(Passed& passed, const Error& found) {
   passed.moved = passed.moved || !messages_.empty();
   messages_.clear();
   on_network_ = false;
+}
+
+void SpanningGroup::record_flight(const Error& error) noexcept {
+  if (!flight_.recorder) return;
+  try {
+    FlightFailure failure;
+    failure.communicator = flight_id_;
+    if (const SpanningOperation* const open = oldest_open()) {
+      failure.call = open->fingerprint;
+      for (const Missing& missing : open->missing()) failure.missing.push_back({missing.rank, missing.arrived});
+    }
+    flight_.recorder->failed(failure, error);
+  } catch (...) {
+    // No memory for the record: the error itself counts.
+  }
 }
 
 void SpanningGroup::abort(const std::string& reason) noexcept {

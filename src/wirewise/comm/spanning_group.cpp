@@ -22,12 +22,13 @@ constexpr auto kLocalSleep = 1ms;
 }  // namespace
 
 SpanningGroup::SpanningGroup(HostMap hosts, int rank, std::vector<RankIdentity> identities, std::unique_ptr<LocalCommunicator> local,
-                             Wires wires, CommunicatorOptions options)
+                             Wires wires, FlightTicket flight, CommunicatorOptions options)
     : hosts_(std::move(hosts)),
       rank_(rank),
       identities_(std::move(identities)),
       local_(std::move(local)),
       wires_(std::move(wires)),
+      flight_(std::move(flight)),
       options_(std::move(options)),
       rails_(hosts_.rails(rank)) {
   const Group& group = *local_->group();
@@ -44,6 +45,14 @@ SpanningGroup::SpanningGroup(HostMap hosts, int rank, std::vector<RankIdentity> 
   call.progress = CallOptions::Progress::kOnWait;
   local_->broadcast({&offset, DType::kInt64}, 1, 0, call).wait();
   board_ = reinterpret_cast<Entered*>(group.at(0, offset));
+  if (!flight_.recorder) return;
+  std::vector<FlightMember> members;
+  for (int r = 0; r < size(); ++r) {
+    const RankIdentity& identity = identities_[static_cast<std::size_t>(r)];
+    members.push_back({flight_.job_rank(r), identity.host, identity.pid});
+  }
+  flight_id_ = flight_.recorder->add(options_.name, rank_, std::move(members));
+  if (!options_.flight_dir.empty()) flight_.recorder->set_folder(options_.flight_dir);
 }
 
 SpanningGroup::~SpanningGroup() { close(); }
@@ -72,6 +81,7 @@ Work SpanningGroup::issue(std::shared_ptr<SpanningOperation> operation) {
       board_[place()].calls.store(next_sequence_);
     }
     fresh_.push_back(operation);
+    if (flight_.recorder) operation->record_in(*flight_.recorder, flight_id_);
     if (operation->background) background_.fetch_add(1);
   }
   if (operation->background) {
@@ -93,6 +103,7 @@ Work SpanningGroup::issue(std::shared_ptr<SpanningOperation> operation) {
 // --- driving
 
 bool SpanningGroup::advance(Passed& passed, const std::shared_ptr<SpanningOperation>& operation) {
+  operation->record_driven();
   passed.moved = operation->step() || passed.moved;
   if (!operation->reached(Level::kComplete)) return false;
   passed.finished.push_back(operation);
@@ -263,6 +274,7 @@ void SpanningGroup::close() noexcept {
     messages_.clear();
   }
   finish(passed);
+  if (flight_.recorder) flight_.recorder->close(flight_id_);
   if (wires_.channels) wires_.channels->tell(kAnyPeer, "bye");
   wires_.network.reset();
   wires_.channels.reset();

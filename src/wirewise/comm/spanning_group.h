@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "wirewise/base/error.h"
+#include "wirewise/comm/flight_recorder.h"
 #include "wirewise/comm/host_map.h"
 #include "wirewise/comm/local_communicator.h"
 #include "wirewise/comm/wires.h"
@@ -30,10 +31,19 @@ namespace wirewise::comm {
 
 class SpanningOperation;
 
+/// Where calls are recorded, and the ranks' numbers in the job.
+struct FlightTicket {
+  std::shared_ptr<FlightRecorder> recorder;  // null: nowhere
+  std::vector<int> job_ranks;                // empty: unknown
+  [[nodiscard]] int job_rank(int r) const noexcept {
+    return static_cast<std::size_t>(r) < job_ranks.size() ? job_ranks[static_cast<std::size_t>(r)] : -1;
+  }
+};
+
 class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
  public:
   SpanningGroup(HostMap hosts, int rank, std::vector<RankIdentity> identities, std::unique_ptr<LocalCommunicator> local, Wires wires,
-                CommunicatorOptions options);
+                FlightTicket flight, CommunicatorOptions options);
   ~SpanningGroup();
   SpanningGroup(const SpanningGroup&) = delete;
   SpanningGroup& operator=(const SpanningGroup&) = delete;
@@ -49,6 +59,8 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
   [[nodiscard]] Network& network() noexcept { return *wires_.network; }
   [[nodiscard]] const CommunicatorOptions& options() const noexcept { return options_; }
   [[nodiscard]] const std::vector<RankIdentity>& identities() const noexcept { return identities_; }
+
+  [[nodiscard]] const FlightTicket& flight() const noexcept { return flight_; }
 
   Work issue(std::shared_ptr<SpanningOperation> operation);
   void wait(SpanningOperation& operation, Level level);
@@ -88,6 +100,7 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
   [[nodiscard]] std::optional<std::string> who_is_missing(const SpanningOperation& operation, Clock::time_point now);
   [[nodiscard]] std::string absent_here(std::uint64_t sequence) const;
   void fail_all(Passed& passed, const Error& error);
+  void record_flight(const Error& error) noexcept;
   [[nodiscard]] const SpanningOperation* oldest_open() const;
 
   void finish(Passed& passed) noexcept;
@@ -99,6 +112,8 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
   std::vector<RankIdentity> identities_;
   std::unique_ptr<LocalCommunicator> local_;
   Wires wires_;
+  FlightTicket flight_;
+  std::uint32_t flight_id_ = 0;
   CommunicatorOptions options_;
   std::vector<int> rails_;
   Entered* board_ = nullptr;  // by place on this host; in the memory of its first rank
