@@ -387,6 +387,37 @@ TEST_F(UcxNetwork, WakesASleeper) {
   });
 }
 
+// One thread drives the network, the other sleeps for the message that the first one's progress brings.
+TEST_F(UcxNetwork, AnotherThreadsProgressWakesASleeper) {
+  run(2, [&](Network& network, int rank, Board& board) {
+    constexpr int kRounds = 200;
+    if (rank == 0) {
+      for (int i = 0; i < kRounds; ++i) {
+        int got = 0;
+        finish(network, *network.send(1, 1, &i, sizeof i));
+        finish(network, *network.recv(1, 2, &got, sizeof got));
+      }
+      board.barrier(1, 2);
+      return;
+    }
+    std::atomic<bool> over{false};
+    std::thread driver([&] {
+      while (!over) network.progress();
+    });
+    for (int i = 0; i < kRounds; ++i) {
+      int got = -1;
+      const auto recv = network.recv(0, 1, &got, sizeof got);
+      const auto end = Clock::now() + 20s;
+      while (!recv->done() && Clock::now() < end) network.sleep(20s);
+      EXPECT_EQ(got, i);
+      finish(network, *network.send(0, 2, &i, sizeof i));
+    }
+    over = true;
+    driver.join();
+    board.barrier(1, 2);
+  });
+}
+
 TEST_F(UcxNetwork, SeveralThreadsUseOneNetwork) {
   run(2, [&](Network& network, int rank, Board& board) {
     std::vector<std::thread> threads;

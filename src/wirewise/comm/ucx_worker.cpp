@@ -277,27 +277,35 @@ bool UcxWorker::progress() {
   const std::uint64_t before = finished_;
   const bool moved = ucx_.worker_progress(worker_) != 0;
   settle();
-  if (finished_ != before && sleepers_.load(std::memory_order_relaxed) > 0) wake();
-  return moved || finished_ != before;
+  if (finished_ == before) return moved;
+  seen_[std::this_thread::get_id()] = finished_;
+  if (sleepers_ > 0) wake();
+  return true;
 }
 
 void UcxWorker::sleep(std::chrono::nanoseconds most) {
+  constexpr std::chrono::nanoseconds kShort = std::chrono::milliseconds(1);
+  constexpr std::chrono::nanoseconds kBesideAnother = std::chrono::milliseconds(10);
   if (most.count() <= 0) return;
+  bool alone = false;
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
-    if (failures_) most = std::min<std::chrono::nanoseconds>(most, std::chrono::milliseconds(1));
+    // What another thread's progress finished since this one looked last has nobody to wake any more.
+    if (std::exchange(seen_[std::this_thread::get_id()], finished_) != finished_) return;
     const ucs_status_t status = ucx_.worker_arm(worker_);
     if (status == UCS_ERR_BUSY) return;  // something has moved already
-    if (status != UCS_OK) most = std::min<std::chrono::nanoseconds>(most, std::chrono::milliseconds(1));
-    ++sleepers_;
+    if (failures_ || status != UCS_OK) most = std::min(most, kShort);
+    // One sleeper takes the wake-ups; others can't rely on seeing them, and look again soon.
+    alone = sleepers_++ == 0;
+    if (!alone) most = std::min(most, kBesideAnother);
   }
   pollfd descriptors[2] = {{worker_fd_, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}};
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(most);
   const timespec time{static_cast<time_t>(seconds.count()), static_cast<long>((most - seconds).count())};
   const int ready = ::ppoll(descriptors, 2, &time, nullptr);
   --sleepers_;
-  if (ready > 0 && descriptors[1].revents != 0) {
+  if (alone && ready > 0 && descriptors[1].revents != 0) {
     std::uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = ::read(wake_fd_.get(), &count, sizeof count);
   }

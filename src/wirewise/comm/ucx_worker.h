@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -114,6 +115,7 @@ class UcxWorker {
   std::unordered_map<UcxFlight*, std::shared_ptr<UcxFlight>> in_flight_;
   std::vector<std::shared_ptr<UcxFlight>> abandoned_;  // UCX may still call back about them
   std::uint64_t finished_ = 0;                         // counts ends
+  std::unordered_map<std::thread::id, std::uint64_t> seen_;  // by thread: `finished_` when it last looked
 };
 
 }  // namespace wirewise::comm
