@@ -150,7 +150,9 @@ void SpanningGroup::look_at_peers(Passed& passed, Clock::time_point now) {
       return fail_all(passed, Error(ErrorKind::kPeerLost, name_of_rank(r) + " died" + during, advice));
     }
   }
-  for (const int r : wires_.channels->dead()) {
+  std::vector<int> gone = wires_.channels->dead();
+  gone.insert(gone.end(), lost_.begin(), lost_.end());
+  for (const int r : gone) {
     if (!departed_.contains(r) && overdue(r, kDeathGrace)) {
       return fail_all(passed, Error(ErrorKind::kPeerLost, name_of_rank(r) + " died, or its host can't be reached," + during, advice));
     }

@@ -69,6 +69,8 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
   void abort(const std::string& reason) noexcept;
   void close() noexcept;
 
+  /// The network says that a peer is gone.
+  void note_lost(int r) { lost_.insert(r); }
   /// Keeps memory that peers may still use after a failure, until all have left.
   void keep(void* block) noexcept { kept_.push_back(block); }
 
@@ -133,6 +135,7 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
   std::optional<Question> question_;
   std::vector<void*> kept_;
   std::set<int> departed_;
+  std::set<int> lost_;  // as the network says
   std::map<int, Clock::time_point> missed_since_;  // by rank: when it was first seen dead or departed
 
   std::atomic<int> waiters_{0};

@@ -45,7 +45,7 @@ void SpanningRecv::begin() {
   const auto incoming = std::make_shared<Incoming>();
   incoming->transfer = owner().network().recv(fingerprint.root, tag_of(kHeaderClass, fingerprint), incoming->header.data(), incoming->header.size());
   until([this, incoming] {
-    if (!incoming->transfer->done()) return false;
+    if (!is_done(*incoming->transfer, fingerprint.root)) return false;
     if (incoming->body) return true;
     Header header;
     std::memcpy(&header, incoming->header.data(), sizeof header);
@@ -65,7 +65,7 @@ void SpanningRecv::begin() {
     }
     incoming->body = true;
     incoming->transfer = owner().network().recv(fingerprint.root, tag_of(kBodyClass, fingerprint), data_, bytes);
-    return incoming->transfer->done();
+    return is_done(*incoming->transfer, fingerprint.root);
   });
 }
 

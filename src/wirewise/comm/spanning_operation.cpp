@@ -72,7 +72,7 @@ void SpanningOperation::greet(const std::vector<int>& partners) {
     if (hosts().host_of(peer) != host()) peers.insert(peer);
   }
   for (const int peer : peers) {
-    outbound_.push_back(owner_->network().send(peer, greeting_tag(), &fingerprint, sizeof fingerprint));
+    send_raw(peer, greeting_tag(), &fingerprint, sizeof fingerprint);
     Partner& partner = partners_[peer];
     partner.transfer = owner_->network().recv(peer, greeting_tag(), &partner.theirs, sizeof partner.theirs);
   }
@@ -80,7 +80,7 @@ void SpanningOperation::greet(const std::vector<int>& partners) {
 
 void SpanningOperation::send(int peer, std::uint32_t step, const void* data, std::size_t bytes) {
   if (bytes == 0) return;
-  outbound_.push_back(owner_->network().send(peer, data_tag(step), data, bytes));
+  send_raw(peer, data_tag(step), data, bytes);
 }
 
 std::size_t SpanningOperation::recv(int peer, std::uint32_t step, void* data, std::size_t bytes) {
@@ -88,6 +88,17 @@ std::size_t SpanningOperation::recv(int peer, std::uint32_t step, void* data, st
   arrived_.push_back(bytes == 0);
   if (bytes > 0) inbound_.push_back({peer, data_tag(step), static_cast<std::byte*>(data), bytes, number, nullptr});
   return number;
+}
+
+bool SpanningOperation::is_done(Transfer& transfer, int peer) {
+  try {
+    return transfer.done();
+  } catch (const Error& error) {
+    // The peer may be about to say why: the group gives it a moment, then names it.
+    if (error.kind() != ErrorKind::kPeerLost) throw;
+    owner_->note_lost(peer);
+    return false;
+  }
 }
 
 bool SpanningOperation::advance_works() {
@@ -99,7 +110,7 @@ bool SpanningOperation::advance_works() {
 bool SpanningOperation::advance_greetings() {
   bool moved = false;
   for (auto& [peer, partner] : partners_) {
-    if (partner.agrees || !partner.transfer->done()) continue;
+    if (partner.agrees || !is_done(*partner.transfer, peer)) continue;
     if (partner.transfer->bytes() != sizeof partner.theirs || !fingerprint.agrees_with(partner.theirs)) {
       throw owner_->mismatch(rank(), fingerprint, peer, partner.theirs);
     }
@@ -121,7 +132,7 @@ bool SpanningOperation::advance_transfers() {
       }
       it->transfer = owner_->network().recv(it->peer, it->tag, it->data, it->bytes);
     }
-    if (!it->transfer->done()) {
+    if (!is_done(*it->transfer, it->peer)) {
       ++it;
       continue;
     }
@@ -137,7 +148,7 @@ bool SpanningOperation::advance_transfers() {
     moved = true;
   }
   const auto before = outbound_.size();
-  std::erase_if(outbound_, [](const std::unique_ptr<Transfer>& transfer) { return transfer->done(); });
+  std::erase_if(outbound_, [this](const Outbound& outbound) { return is_done(*outbound.transfer, outbound.peer); });
   return moved || outbound_.size() != before;
 }
 

@@ -47,8 +47,10 @@ class SpanningOperation : public Work::State {
   [[nodiscard]] bool received(std::size_t number) const noexcept { return number < arrived_.size() && arrived_[number]; }
   /// A send under a tag of its own class, that needs no fingerprint.
   void send_raw(int peer, std::uint64_t tag, const void* data, std::size_t bytes) {
-    outbound_.push_back(owner_->network().send(peer, tag, data, bytes));
+    outbound_.push_back({peer, owner_->network().send(peer, tag, data, bytes)});
   }
+  /// Whether a transfer is done. One with a peer that is gone never is: the group is told, and fails the operation.
+  [[nodiscard]] bool is_done(Transfer& transfer, int peer);
   /// Called again and again until it returns true; the stage waits for it. It may begin sends and receives.
   void until(std::function<bool()> poll) { polls_.push_back(std::move(poll)); }
   /// Memory until the operation ends, which peers on this host can map.
@@ -80,6 +82,10 @@ class SpanningOperation : public Work::State {
     std::size_t number;
     std::unique_ptr<Transfer> transfer;
   };
+  struct Outbound {
+    int peer;
+    std::unique_ptr<Transfer> transfer;
+  };
   struct Partner {
     Fingerprint theirs;
     std::unique_ptr<Transfer> transfer;
@@ -102,7 +108,7 @@ class SpanningOperation : public Work::State {
   std::map<int, Partner> partners_;
   std::size_t greeted_ = 0;
   std::deque<Inbound> inbound_;
-  std::vector<std::unique_ptr<Transfer>> outbound_;
+  std::vector<Outbound> outbound_;
   std::vector<std::function<bool()>> polls_;
   std::vector<bool> arrived_;
   std::vector<void*> scratch_;
