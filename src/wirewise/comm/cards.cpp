@@ -8,9 +8,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <sstream>
 
 #include "wirewise/base/error.h"
+#include "wirewise/base/text.h"
 
 namespace wirewise::comm {
 namespace {
@@ -32,9 +34,9 @@ std::string host_id() {
   return length > 0 ? id + "/" + std::string(space.data(), static_cast<std::size_t>(length)) : id;
 }
 
-/// Start time of this process, which tells it from an earlier one with its number.
-std::string start_time() {
-  std::ifstream file("/proc/self/stat");
+/// Start time of a process of this host, which tells it from another with its number; empty when there is none.
+std::string start_time(const std::string& process = "self") {
+  std::ifstream file("/proc/" + process + "/stat");
   const std::string text((std::istreambuf_iterator<char>(file)), {});
   std::istringstream fields(text.substr(std::min(text.size(), text.rfind(')') + 2)));
   std::string field;
@@ -44,7 +46,8 @@ std::string start_time() {
 
 std::string written(const Card& card) {
   std::ostringstream text;
-  text << card.size << ' ' << card.pid << ' ' << card.user << ' ' << card.host_id << ' ' << card.socket << ' ' << card.cookie << ' ' << card.host;
+  text << card.size << ' ' << card.pid << ' ' << card.user << ' ' << card.host_id << ' ' << card.socket << ' ' << card.cookie << ' ' << card.host << ' '
+       << card.device;
   return text.str();
 }
 
@@ -55,7 +58,21 @@ Card read_card(const std::string& text, int rank) {
     throw Error(ErrorKind::kStore, "rendezvous: what rank " + std::to_string(rank) + " left in the store can't be read.",
                 "Start all ranks from one build of wirewise, on a store of their own.");
   }
+  if (in.get() == ' ') std::getline(in, card.device);
   return card;
+}
+
+/// Two ranks with one device would wait for each other on it, or share its memory without knowing.
+void refuse_shared_devices(const Cards& cards) {
+  std::map<std::pair<std::string, std::string>, int> taken;
+  for (int r = 0; r < cards.size(); ++r) {
+    const Card& card = cards.of(r);
+    if (card.device.empty()) continue;
+    const auto [first, fresh] = taken.emplace(std::pair(card.host_id, card.device), r);
+    if (fresh) continue;
+    throw bad_input("rendezvous: " + cards.who(first->second) + " and " + cards.who(r) + " have one device, " + printable(card.device) + ".",
+                    "Give each rank a device of its own, by its local rank.");
+  }
 }
 
 std::string list_of(const std::vector<int>& ranks) {
@@ -76,7 +93,14 @@ std::int64_t claim_rank(Store& store, int rank, std::chrono::milliseconds timeou
   std::istringstream words(before);
   std::string host;
   std::string pid;
-  words >> host >> pid;
+  std::string started;
+  words >> host >> pid >> started;
+  const std::string where = store.where().empty() ? "the store" : store.where();
+  if (host == host_name() && !started.empty() && parse_integer(pid) && start_time(pid) != started) {
+    throw bad_input("rendezvous: " + where + " was left by an earlier run: it holds rank " + std::to_string(rank) + " of " + name + ", pid " + pid +
+                        ", which has ended.",
+                    "Remove it, and give each run a store of its own.");
+  }
   throw bad_input("rendezvous: rank " + std::to_string(rank) + " of " + name + " is taken by " + host + ", pid " + pid + "; this is pid " +
                       std::to_string(::getpid()) + ".",
                   "Give each process a rank of its own, and each run a store of its own.");
@@ -150,6 +174,7 @@ Cards exchange_cards(Store& store, int rank, Card own, std::chrono::milliseconds
                     ", pid " + std::to_string(own.pid) + ") counts " + std::to_string(own.size) + ".",
                 "Start all ranks with one size.");
   });
+  refuse_shared_devices(cards);
   return cards;
 }
 

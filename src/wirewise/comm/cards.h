@@ -20,6 +20,7 @@ struct Card {
   std::string socket;   // name of the abstract socket
   std::string cookie;   // what proves that a connection comes from a rank of this store
   std::string host;
+  std::string device;  // that no other rank of the host may have; empty: none
 };
 
 /// The cards of all ranks, and which of the communicators of this name in this process they are for.
@@ -42,7 +43,7 @@ struct Cards {
 [[nodiscard]] Card make_card(int size);
 
 /// Claims `rank`, shows `own` and reads the others'. Throws Timeout naming the ranks that did not come, BadInput when a rank is taken,
-/// Mismatch when sizes differ.
+/// or a device is another's too, Mismatch when sizes differ.
 [[nodiscard]] Cards exchange_cards(Store& store, int rank, Card own, std::chrono::milliseconds timeout, const std::string& name);
 
 /// All ranks' `text` through the store, by rank; `what` tells calls apart. Throws Timeout naming ranks.

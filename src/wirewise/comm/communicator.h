@@ -87,6 +87,8 @@ struct CommunicatorOptions {
   std::filesystem::path flight_dir{};
   /// By rank: its number in the job, where this communicator is a part of the job. Empty: its own ranks are the job's.
   std::vector<int> job_ranks{};
+  /// The device that is this rank's alone, such as "cuda:0": two ranks of one host that name the same are bad input. Empty: none.
+  std::string device{};
 };
 
 class Communicator {

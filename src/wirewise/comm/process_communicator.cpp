@@ -30,6 +30,7 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store> store, in
   PrefixStore prefixed(options.name + "/", std::move(store));
   auto flight = comm::FlightRecorder::of_process();
   comm::Card own = comm::make_card(size);
+  own.device = options.device;
   comm::UniqueFd listener = comm::listen_for_peers(own);
   const comm::Cards cards = comm::exchange_cards(prefixed, rank, std::move(own), options.timeout, options.name);
   const comm::HostMap hosts = hosts_of(cards);

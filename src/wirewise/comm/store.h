@@ -19,6 +19,8 @@ class Store {
   virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
   /// Adds to the integer at `key` (absent counts as 0) and returns the sum. Atomic across ranks.
   virtual std::int64_t add(const std::string& key, std::int64_t amount) = 0;
+  /// Where it is, for errors: "the folder /tmp/job". Empty: unknown.
+  [[nodiscard]] virtual std::string where() const { return {}; }
 };
 
 /// A store in a private folder of one host: a file a key, written aside and renamed, so readers never see half a value.
@@ -28,6 +30,7 @@ class FileStore final : public Store {
   void set(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
   std::int64_t add(const std::string& key, std::int64_t amount) override;
+  [[nodiscard]] std::string where() const override { return "the folder " + folder_.string(); }
 
  private:
   std::filesystem::path folder_;
@@ -42,6 +45,7 @@ class PrefixStore final : public Store {
     return store_->get(prefix_ + key, timeout);
   }
   std::int64_t add(const std::string& key, std::int64_t amount) override { return store_->add(prefix_ + key, amount); }
+  [[nodiscard]] std::string where() const override { return store_->where(); }
 
  private:
   std::string prefix_;
