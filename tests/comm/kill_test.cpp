@@ -97,6 +97,7 @@ bool run(const Case& one, const Size& size, int ranks, int victim, Strike how, i
   CommunicatorOptions options;
   options.timeout = how == Strike::kStop ? 250ms : 30s;
   std::atomic<int>& finished = page->pids[7];
+  std::atomic<int>& victim_done = page->pids[6];
   const TemporaryFolder folder;
   const auto results = run_ranks(ranks, [&](int rank) {
     CommunicatorOptions meeting = options;
@@ -141,8 +142,12 @@ bool run(const Case& one, const Size& size, int ranks, int victim, Strike how, i
       EXPECT_LT(took, 20s);
     }
     comm::phase_hook.store(nullptr);
-    // The last survivor ends a victim that is stopped.
-    if (finished.fetch_add(1) == ranks - 2 && how == Strike::kStop && page->struck.load() != 0) ::kill(page->pids[victim].load(), SIGKILL);
+    if (rank == victim) victim_done.store(1);
+    // The last survivor ends a victim that is stopped, or is about to be.
+    if (rank != victim && finished.fetch_add(1) == ranks - 2 && how == Strike::kStop) {
+      while (page->struck.load() == 0 && victim_done.load() == 0) std::this_thread::yield();
+      if (page->struck.load() != 0) ::kill(page->pids[victim].load(), SIGKILL);
+    }
     return said;
   });
   const bool struck = page->struck.load() != 0;
@@ -185,7 +190,9 @@ void strike_everywhere(Strike how, int first, int step) {
             ++phases;
             if (::testing::Test::HasFailure()) return;
           }
-          if (full()) EXPECT_GT(phases, 0) << one.name << " " << size.name;
+          if (full()) {
+            EXPECT_GT(phases, 0) << one.name << " " << size.name;
+          }
         }
       }
     }
