@@ -36,6 +36,9 @@ struct Buffer {
 
 enum class Reduction : std::uint8_t { kSum, kAverage, kProduct, kMin, kMax, kBitAnd, kBitOr, kBitXor };
 
+/// A recv from whichever rank sends first.
+inline constexpr int kAnySource = -1;
+
 struct CallOptions {
   std::chrono::milliseconds timeout{0};  // 0: the communicator's default
   /// Reductions to float32 only: adds the result to what `out` holds (out += sum) instead of replacing it.
@@ -63,6 +66,8 @@ class Work {
   void then(std::function<void(std::exception_ptr)> callback);
   [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
   [[nodiscard]] std::uint64_t sequence() const noexcept;
+  /// Of a recv that is complete: the rank that sent; else -1.
+  [[nodiscard]] int source() const noexcept;
 
  private:
   std::shared_ptr<State> state_;
@@ -116,6 +121,7 @@ class Communicator {
                           std::span<const std::size_t> recv_counts, CallOptions options = {}) = 0;
   /// Point to point. Messages between two ranks with the same tag match in order. wait() of a send means received or buffered.
   virtual Work send(ConstBuffer in, std::size_t count, int peer, int tag, CallOptions options = {}) = 0;
+  /// A recv's `peer` may be kAnySource: it takes the first message that no earlier recv of this rank takes.
   virtual Work recv(Buffer out, std::size_t count, int peer, int tag, CallOptions options = {}) = 0;
   virtual Work barrier(CallOptions options = {}) = 0;
 

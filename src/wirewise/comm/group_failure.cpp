@@ -47,8 +47,8 @@ std::string describe_call(const Fingerprint& print, const std::string& communica
   if (reduces(print.operation) && print.reduction != Reduction::kSum) text += ", " + std::string(name_of(print.reduction));
   if (print.accumulate) text += ", accumulated";
   if (is_message(print.operation)) {
-    text += print.operation == Operation::kSend ? " to rank " : " from rank ";
-    text += std::to_string(print.root) + " with tag " + std::to_string(static_cast<std::int64_t>(print.hash));
+    text += print.operation == Operation::kSend ? " to " : " from ";
+    text += (print.root == kAnySource ? "any rank" : "rank " + std::to_string(print.root)) + " with tag " + std::to_string(static_cast<std::int64_t>(print.hash));
     text += " (" + communicator;
   } else {
     if (print.root >= 0) text += ", root " + std::to_string(print.root);

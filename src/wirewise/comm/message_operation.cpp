@@ -109,19 +109,72 @@ RecvOperation::RecvOperation(std::shared_ptr<Group> owner, const Fingerprint& pr
       data_(static_cast<std::byte*>(data)),
       bytes_(print.count * size_of(print.in)) {}
 
-bool RecvOperation::match(Channel& channel) {
-  Mailboxes::Box& box = group->mailboxes().of(fingerprint.root);
-  while (channel.slot(box.next_seen).posted.load() == box.next_seen + 1) {
-    box.tags[channel.slot(box.next_seen).tag].unmatched.push_back(box.next_seen);
+std::vector<Missing> RecvOperation::missing() const {
+  if (fingerprint.root != kAnySource) return {{fingerprint.root, index_.has_value()}};
+  // Ranks that have left are not waited for, as long as another may send.
+  std::vector<Missing> present;
+  std::vector<Missing> all;
+  for (int r = 0; r < group->size(); ++r) {
+    if (r == group->rank()) continue;
+    all.push_back({r, false});
+    if (group->control().rank(r).departed.load() == 0) present.push_back({r, false});
+  }
+  return present.empty() ? all : present;
+}
+
+/// Visits the ranks whose messages this receive may take.
+template <typename Visit>
+void RecvOperation::for_each_source(Visit visit) {
+  if (fingerprint.root != kAnySource) return visit(fingerprint.root);
+  for (int r = 0; r < group->size(); ++r) visit(r);
+}
+
+Channel* RecvOperation::channel_from(int source) {
+  const std::uint64_t place = group->control().channel(source, group->rank()).load();
+  return place == 0 ? nullptr : reinterpret_cast<Channel*>(group->at(source, place));
+}
+
+void RecvOperation::queue_up() {
+  if (queued_) return;
+  queued_ = true;
+  for_each_source([&](int source) { group->mailboxes().of(source).tags[tag()].waiting.push_back(this); });
+}
+
+bool RecvOperation::match() {
+  // The first rank is another each time, so that none is starved.
+  if (fingerprint.root != kAnySource) return match(fingerprint.root);
+  for (int i = 0; i < group->size(); ++i) {
+    if (match((first_ + i) % group->size())) return true;
+  }
+  first_ = (first_ + 1) % group->size();
+  return false;
+}
+
+bool RecvOperation::match(int source) {
+  Channel* const channel = channel_from(source);
+  if (channel == nullptr) return false;
+  Mailboxes::Box& box = group->mailboxes().of(source);
+  while (channel->slot(box.next_seen).posted.load() == box.next_seen + 1) {
+    box.tags[channel->slot(box.next_seen).tag].unmatched.push_back(box.next_seen);
     ++box.next_seen;
   }
-  const auto tag = static_cast<std::int32_t>(fingerprint.hash);
-  Mailboxes::Tag& queue = box.tags[tag];
+  Mailboxes::Tag& queue = box.tags[tag()];
   if (queue.waiting.front() != this || queue.unmatched.empty()) return false;
-  index_ = queue.unmatched.front();
-  queue.waiting.pop_front();
-  queue.unmatched.pop_front();
-  if (queue.waiting.empty() && queue.unmatched.empty()) box.tags.erase(tag);
+  take(source, *channel);
+  return true;
+}
+
+void RecvOperation::take(int source, Channel& channel) {
+  std::deque<std::uint64_t>& unmatched = group->mailboxes().of(source).tags[tag()].unmatched;
+  index_ = unmatched.front();
+  unmatched.pop_front();
+  for_each_source([&](int r) {
+    Mailboxes::Box& box = group->mailboxes().of(r);
+    Mailboxes::Tag& queue = box.tags[tag()];
+    std::erase(queue.waiting, this);
+    if (queue.waiting.empty() && queue.unmatched.empty()) box.tags.erase(tag());
+  });
+  fingerprint.root = source;
   const MessageSlot& slot = channel.slot(*index_);
   if (slot.count != fingerprint.count || slot.dtype != fingerprint.in) {
     Fingerprint sent = fingerprint;
@@ -130,25 +183,19 @@ bool RecvOperation::match(Channel& channel) {
     sent.count = slot.count;
     sent.in = sent.out = slot.dtype;
     sent.label[0] = 0;
-    throw group->mismatch(group->rank(), fingerprint, fingerprint.root, sent);
+    throw group->mismatch(group->rank(), fingerprint, source, sent);
   }
-  return true;
 }
 
 bool RecvOperation::step() {
   if (reached(Level::kComplete)) return false;
-  if (!queued_) {
-    group->mailboxes().of(fingerprint.root).tags[static_cast<std::int32_t>(fingerprint.hash)].waiting.push_back(this);
-    queued_ = true;
-  }
-  const std::uint64_t place = group->control().channel(fingerprint.root, group->rank()).load();
-  if (place == 0) return false;
-  auto& channel = *reinterpret_cast<Channel*>(group->at(fingerprint.root, place));
+  queue_up();
   bool moved = false;
   if (!index_) {
-    if (!match(channel)) return false;
+    if (!match()) return false;
     moved = true;
   }
+  Channel& channel = *channel_from(fingerprint.root);
   MessageSlot& slot = channel.slot(*index_);
   const std::byte* const source = slot.place == 0 ? nullptr : group->at(fingerprint.root, slot.place);
   if (slot.mode == MessageMode::kStaged) {

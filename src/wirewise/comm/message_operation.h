@@ -42,16 +42,25 @@ class RecvOperation final : public Work::State {
   RecvOperation(std::shared_ptr<Group> group, const Fingerprint& fingerprint, CallOptions options, void* data);
   bool step() override;
   [[nodiscard]] bool retired() const noexcept override { return reached(Level::kComplete); }
-  [[nodiscard]] std::vector<Missing> missing() const override { return {{fingerprint.root, index_.has_value()}}; }
+  [[nodiscard]] std::vector<Missing> missing() const override;
+  [[nodiscard]] int source() const noexcept override { return fingerprint.root; }
   [[nodiscard]] bool collective() const noexcept override { return false; }
 
  private:
-  bool match(Channel& channel);
+  template <typename Visit>
+  void for_each_source(Visit visit);
+  [[nodiscard]] Channel* channel_from(int source);
+  [[nodiscard]] std::int32_t tag() const noexcept { return static_cast<std::int32_t>(fingerprint.hash); }
+  void queue_up();
+  bool match();
+  bool match(int source);
+  void take(int source, Channel& channel);
 
   std::byte* data_;
   std::size_t bytes_;
   std::size_t taken_ = 0;
   bool queued_ = false;
+  int first_ = 0;  // of any source: the rank to look at first
   std::optional<std::uint64_t> index_;
 };
 

@@ -97,4 +97,6 @@ void Work::then(std::function<void(std::exception_ptr)> callback) {
 
 std::uint64_t Work::sequence() const noexcept { return state_ ? state_->fingerprint.sequence : 0; }
 
+int Work::source() const noexcept { return state_ && state_->reached(comm::Level::kComplete) ? state_->source() : -1; }
+
 }  // namespace wirewise

@@ -49,6 +49,8 @@ class Work::State {
   virtual void release() noexcept {}
   /// It may need the staging area, and gives up its turn with leave_stage().
   [[nodiscard]] virtual bool may_stage() const noexcept { return false; }
+  /// The sender of a message that was received, else -1.
+  [[nodiscard]] virtual int source() const noexcept { return -1; }
   /// Collectives take a slot; messages don't.
   [[nodiscard]] virtual bool collective() const noexcept { return true; }
   /// Waits for the level, driving what there is to drive. Throws the operation's error.
