@@ -1,5 +1,5 @@
-// The backend's life, its point-to-point calls and the collectives on whole tensors; those on lists of tensors are in
-// c10d_backend_lists.cpp.
+// The backend's life and the collectives on whole tensors; those on lists of tensors are in c10d_backend_lists.cpp, messages in
+// c10d_backend_messages.cpp.
 #include "wirewise/torch/c10d_backend.h"
 
 #include <ATen/ops/from_blob.h>
@@ -52,7 +52,7 @@ CallOptions WirewiseBackend::call_options(const Call& call) const {
   options.timeout = call.timeout > Milliseconds(0) ? call.timeout : Milliseconds(timeout_ms_.load());
   options.label = getGroupDesc();
   // A synchronous call is driven by the thread that would wait anyway, and wakes no other.
-  if (!call.async) options.progress = CallOptions::Progress::kOnWait;
+  if (!call.async && !coalescing()) options.progress = CallOptions::Progress::kOnWait;
   return options;
 }
 
@@ -73,7 +73,11 @@ WirewiseBackend::WorkPtr WirewiseBackend::run(Call call, const std::vector<Wirew
   call.request.health = health_;
   call.request.callbacks = callbacks_;
   const auto work = WirewiseWork::start(getRank(), std::move(call.request), issues);
-  if (!call.async) (void)work->wait();
+  if (coalescing()) {
+    coalesced_.push_back(work);
+  } else if (!call.async) {
+    (void)work->wait();
+  }
   return work;
 }
 
@@ -82,7 +86,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::broadcast(Tensors& tensors, const c10d
   const at::Tensor& tensor = only_tensor(tensors, "broadcast");
   check_rank(options.rootRank, "root", "broadcast");
   call.request.outputs = tensors;
-  const at::Tensor staged = call.request.staging.in_place(tensor);
+  const at::Tensor staged = call.request.staging.in_place(movable(tensor, "broadcast"));
   const CallOptions how = call_options(call);
   return run(std::move(call), {[&] {
                return communicator().broadcast(write_buffer(staged), count_of(staged), static_cast<int>(options.rootRank), how);
@@ -90,7 +94,11 @@ WirewiseBackend::WorkPtr WirewiseBackend::broadcast(Tensors& tensors, const c10d
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  if (options.sparseIndices) throw bad_input("allreduce of sparse tensors is not implemented.", "Convert them with to_dense().");
+  if (options.sparseIndices) {
+    throw bad_input("allreduce got the indices of a sparse tensor apart from it, which the wirewise backend does not take.",
+                    "Pass the sparse tensor itself.");
+  }
+  if (tensors.size() == 1 && tensors.front().defined() && tensors.front().layout() == c10::kSparse) return allreduce_sparse(tensors, options);
   (void)only_tensor(tensors, "allreduce");
   c10d::AllreduceCoalescedOptions coalesced;
   static_cast<c10d::AllreduceOptions&>(coalesced) = options;
@@ -101,32 +109,30 @@ WirewiseBackend::WorkPtr WirewiseBackend::allreduce_coalesced(Tensors& tensors, 
   Call call(tensors.size() == 1 ? c10d::OpType::ALLREDUCE : c10d::OpType::ALLREDUCE_COALESCED, "wirewise:all_reduce",
             options.timeout, options.asyncOp);
   if (tensors.empty()) throw bad_input("allreduce_coalesced got an empty list of tensors.");
-  const Reduction op = to_reduction(options.reduceOp, "allreduce");
+  const ReduceHow reduction = to_reduction(options.reduceOp, "allreduce");
   std::vector<ReducePart> parts;
   for (const at::Tensor& tensor : tensors) {
-    check_tensor(tensor, "allreduce");
-    const at::Tensor staged = call.request.staging.in_place(tensor);
-    const Buffer buffer = write_buffer(staged);
-    parts.push_back({buffer, buffer, count_of(staged)});
+    const at::Tensor in = call.request.staging.reduced_input(tensor, reduction);
+    const at::Tensor out = call.request.staging.reduced_output(tensor, reduction);
+    parts.push_back({read_buffer(in), write_buffer(out), count_of(out)});
   }
   call.request.outputs = tensors;
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] { return communicator().all_reduce(parts, op, how); }});
+  return run(std::move(call), {[&] { return communicator().all_reduce(parts, reduction.op, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   Call call(c10d::OpType::REDUCE, "wirewise:reduce", options.timeout, options.asyncOp);
   const at::Tensor& tensor = only_tensor(tensors, "reduce");
   check_rank(options.rootRank, "root", "reduce");
-  const Reduction op = to_reduction(options.reduceOp, "reduce");
+  const ReduceHow reduction = to_reduction(options.reduceOp, "reduce");
   const bool is_root = options.rootRank == getRank();
   call.request.outputs = tensors;
-  const at::Tensor staged = is_root ? call.request.staging.in_place(tensor) : call.request.staging.input(tensor);
+  const at::Tensor in = call.request.staging.reduced_input(tensor, reduction);
+  const Buffer out = is_root ? write_buffer(call.request.staging.reduced_output(tensor, reduction)) : Buffer{nullptr, read_buffer(in).dtype};
   const CallOptions how = call_options(call);
   return run(std::move(call), {[&] {
-               const Buffer out = is_root ? write_buffer(staged) : Buffer{nullptr, read_buffer(staged).dtype};
-               return communicator().reduce(read_buffer(staged), out, count_of(staged), static_cast<int>(options.rootRank), op,
-                                            how);
+               return communicator().reduce(read_buffer(in), out, count_of(in), static_cast<int>(options.rootRank), reduction.op, how);
              }});
 }
 
@@ -145,8 +151,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::gather_into(Call call, const Tensors& 
   check_pairs("all_gather", outputs, inputs, "output", "input", getSize());
   std::vector<AllGatherPart> parts;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const at::Tensor full = call.request.staging.output(outputs[i]);
-    at::Tensor shard = call.request.staging.input(inputs[i]);
+    const at::Tensor full = call.request.staging.output(movable(outputs[i], "all_gather"));
+    at::Tensor shard = call.request.staging.input(movable(inputs[i], "all_gather"));
     // Any other overlap would be overwritten while peers read it.
     if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.input_copy(shard);
     parts.push_back({read_buffer(shard), write_buffer(full), count_of(shard)});
@@ -171,43 +177,18 @@ WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter_tensor_coalesced(Tensor
 WirewiseBackend::WorkPtr WirewiseBackend::scatter_from(Call call, const Tensors& outputs, const Tensors& inputs,
                                                        const c10d::ReduceOp& reduce_op) {
   check_pairs("reduce_scatter", inputs, outputs, "input", "output", getSize());
-  const Reduction op = to_reduction(reduce_op, "reduce_scatter");
+  const ReduceHow reduction = to_reduction(reduce_op, "reduce_scatter");
   std::vector<ReducePart> parts;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const at::Tensor full = call.request.staging.input(inputs[i]);
-    at::Tensor shard = call.request.staging.output(outputs[i]);
+    const at::Tensor full = call.request.staging.reduced_input(inputs[i], reduction);
+    at::Tensor shard = call.request.staging.reduced_output(outputs[i], reduction);
     // Peers still read the rest of the input while the result is written.
-    if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.output_copy(outputs[i]);
+    if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.output_copy(movable(outputs[i], "reduce_scatter"));
     parts.push_back({read_buffer(full), write_buffer(shard), count_of(shard)});
   }
   call.request.outputs = outputs;
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] { return communicator().reduce_scatter(parts, op, how); }});
-}
-
-WirewiseBackend::WorkPtr WirewiseBackend::send(Tensors& tensors, int peer, int tag) {
-  Call call(c10d::OpType::SEND, "wirewise:send", c10d::kUnsetTimeout, true);
-  const at::Tensor& tensor = only_tensor(tensors, "send");
-  check_rank(peer, "peer", "send");
-  call.request.inputs = tensors;
-  const at::Tensor staged = call.request.staging.input(tensor);
-  const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] { return communicator().send(read_buffer(staged), count_of(staged), peer, tag, how); }});
-}
-
-WirewiseBackend::WorkPtr WirewiseBackend::recv(Tensors& tensors, int peer, int tag) {
-  Call call(c10d::OpType::RECV, "wirewise:recv", c10d::kUnsetTimeout, true);
-  const at::Tensor& tensor = only_tensor(tensors, "recv");
-  check_rank(peer, "peer", "recv");
-  call.request.outputs = tensors;
-  call.request.source = peer;
-  const at::Tensor staged = call.request.staging.output(tensor);
-  const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] { return communicator().recv(write_buffer(staged), count_of(staged), peer, tag, how); }});
-}
-
-WirewiseBackend::WorkPtr WirewiseBackend::recvAnysource(Tensors&, int) {
-  throw bad_input("The wirewise backend does not have recvAnysource.", "Give recv its source rank.");
+  return run(std::move(call), {[&] { return communicator().reduce_scatter(parts, reduction.op, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::barrier(const c10d::BarrierOptions& options) {
@@ -220,11 +201,18 @@ WirewiseBackend::WorkPtr WirewiseBackend::barrier(const c10d::BarrierOptions& op
   return run(std::move(call), {[&] { return communicator().barrier(how); }});
 }
 
-void WirewiseBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
-  c10d::BarrierOptions synchronous = options;
-  synchronous.asyncOp = false;
-  synchronous.device_ids.clear();
-  (void)barrier(synchronous);
+void WirewiseBackend::startCoalescing() {
+  std::thread::id nobody{};
+  if (!coalescing_thread_.compare_exchange_strong(nobody, std::this_thread::get_id())) {
+    throw bad_input("Coalescing was started twice in one process group.", "End it before the next start.");
+  }
+}
+
+WirewiseBackend::WorkPtr WirewiseBackend::endCoalescing() {
+  if (!coalescing()) throw bad_input("Coalescing was ended by a thread that had not started it.");
+  const auto works = std::exchange(coalesced_, {});
+  coalescing_thread_ = std::thread::id{};
+  return WirewiseWork::join(getRank(), c10d::OpType::COALESCED, "wirewise:coalesced", works);
 }
 
 void WirewiseBackend::abort() {

@@ -1,6 +1,6 @@
 // The wirewise backend of torch.distributed: c10d's collectives over a Communicator, one class for C++ and Python.
 //
-// Tensors are dense and on the CPU. Operations are issued in the order of the calls; all ranks must call alike. Contiguous
+// Tensors are dense (sums also sparse) and on the CPU, of any type: 8-bit floats are reduced in float32, complex numbers as pairs. Operations are issued in the order of the calls; all ranks must call alike. Contiguous
 // tensors, and lists of tensors that lie back to back, are used where they are; others are copied. Sums follow the communicator's
 // canonical order. What a call can't do is refused with an error that names it: nothing is accepted and silently not done.
 #pragma once
@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "wirewise/comm/communicator.h"
@@ -49,10 +50,13 @@ class WirewiseBackend final : public c10d::Backend {
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  /// A sum of sparse COO tensors, whose numbers of elements may differ. Returns when it is done.
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& options) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
@@ -66,9 +70,13 @@ class WirewiseBackend final : public c10d::Backend {
   WorkPtr recv(Tensors& tensors, int peer, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
-  /// Waits; throws an error that names the ranks which didn't come. Every rank names them all, so `wait_all_ranks` changes
-  /// nothing.
+  /// Waits; rank 0 throws an error that names the first rank that didn't come in time, or all of them, and the group ends.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+  /// Calls of this thread until endCoalescing() are one Work, which endCoalescing() returns.
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+  bool supportsCoalescing() const WIREWISE_OVERRIDE_PREDICATE { return true; }
 
   /// Ranks count their calls from 0, so there is nothing to agree on.
   void setSequenceNumberForGroup() override {}
@@ -92,15 +100,21 @@ class WirewiseBackend final : public c10d::Backend {
   void check_rank(std::int64_t rank, const char* what, const char* operation) const;
   WorkPtr run(Call call, const std::vector<WirewiseWork::Issue>& issues);
   WorkPtr gather_into(Call call, const Tensors& outputs, const Tensors& inputs);
-  WorkPtr scatter_from(Call call, const Tensors& outputs, const Tensors& inputs, const c10d::ReduceOp& op);
+  WorkPtr scatter_from(Call call, const Tensors& outputs, const Tensors& inputs, const c10d::ReduceOp& reduce_op);
   WorkPtr gather_uneven(Call call, const Tensors& outputs, const at::Tensor& input);
-  WorkPtr reduce_scatter_uneven(Call call, const at::Tensor& output, const Tensors& inputs, const c10d::ReduceOp& op);
+  WorkPtr reduce_scatter_uneven(Call call, const at::Tensor& output, const Tensors& inputs, const ReduceHow& how);
+  WorkPtr receive(const char* title, c10d::OpType type, Tensors& tensors, int peer, int tag);
+  [[nodiscard]] bool coalescing() const { return coalescing_thread_.load() == std::this_thread::get_id(); }
+  void count_in(Milliseconds timeout, bool all);
+  void wait_for_rank_0(Milliseconds timeout);
 
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<BackendHealth> health_ = std::make_shared<BackendHealth>(c10d::ErrorType::SUCCESS);
   std::shared_ptr<CallbackThreads> callbacks_ = std::make_shared<CallbackThreads>();
   std::atomic<Milliseconds::rep> timeout_ms_;
   std::atomic<std::uint64_t> sequence_{0};
+  std::atomic<std::thread::id> coalescing_thread_{};
+  std::vector<c10::intrusive_ptr<WirewiseWork>> coalesced_;  // that thread's
 };
 
 }  // namespace wirewise

@@ -55,6 +55,21 @@ void check_same_count(const at::Tensor& listed, const at::Tensor& own, const cha
   }
 }
 
+// allgather_coalesced has a list for each rank, with an output for each input.
+void check_lists(const std::vector<std::vector<at::Tensor>>& outputs, const std::vector<at::Tensor>& inputs, int size) {
+  if (inputs.empty() || outputs.size() != static_cast<std::size_t>(size)) {
+    throw bad_input("allgather_coalesced needs inputs and a list of outputs for each of the " + std::to_string(size) + " ranks, but got " +
+                    std::to_string(inputs.size()) + " inputs and " + std::to_string(outputs.size()) + " lists.");
+  }
+  for (const auto& list : outputs) {
+    if (list.size() != inputs.size()) {
+      throw bad_input("allgather_coalesced got a list of " + std::to_string(list.size()) + " outputs for " + std::to_string(inputs.size()) +
+                      " inputs.");
+    }
+    for (std::size_t i = 0; i < list.size(); ++i) check_same_count(list[i], inputs[i], "allgather_coalesced");
+  }
+}
+
 }  // namespace
 
 void check_pairs(const std::string& operation, std::span<const at::Tensor> fulls, std::span<const at::Tensor> shards,
@@ -82,20 +97,37 @@ WirewiseBackend::WorkPtr WirewiseBackend::allgather(TensorLists& outputs, Tensor
   check_same_count(list[static_cast<std::size_t>(getRank())], input, "allgather");
   call.request.outputs = list;
   if (!same_counts(list)) return gather_uneven(std::move(call), list, input);
-  const at::Tensor full = call.request.staging.packed_output(list);
-  at::Tensor shard = call.request.staging.input(input);
+  const at::Tensor full = call.request.staging.packed_output(movable(list, "allgather"));
+  at::Tensor shard = call.request.staging.input(movable(input, "allgather"));
   if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.input_copy(shard);
   const CallOptions how = call_options(call);
   return run(std::move(call),
              {[&] { return communicator().all_gather(read_buffer(shard), write_buffer(full), count_of(shard), how); }});
 }
 
+WirewiseBackend::WorkPtr WirewiseBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  Call call(c10d::OpType::ALLGATHER_COALESCED, "wirewise:all_gather", options.timeout, options.asyncOp);
+  check_lists(outputs, inputs, getSize());
+  std::vector<AllGatherPart> parts;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Tensors list;
+    for (const Tensors& of_rank : outputs) list.push_back(of_rank[i]);
+    call.request.outputs.insert(call.request.outputs.end(), list.begin(), list.end());
+    const at::Tensor full = call.request.staging.packed_output(movable(list, "allgather_coalesced"));
+    at::Tensor shard = call.request.staging.input(movable(inputs[i], "allgather_coalesced"));
+    if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.input_copy(shard);
+    parts.push_back({read_buffer(shard), write_buffer(full), count_of(shard)});
+  }
+  const CallOptions how = call_options(call);
+  return run(std::move(call), {[&] { return communicator().all_gather(parts, how); }});
+}
+
 WirewiseBackend::WorkPtr WirewiseBackend::gather_uneven(Call call, const Tensors& outputs, const at::Tensor& input) {
   Tensors staged;
   for (int rank = 0; rank < getSize(); ++rank) {
-    const at::Tensor& output = outputs[static_cast<std::size_t>(rank)];
+    const at::Tensor output = movable(outputs[static_cast<std::size_t>(rank)], "allgather");
     staged.push_back(call.request.staging.output(output));
-    if (rank == getRank()) staged.back().copy_(input.detach().view_as(staged.back()));
+    if (rank == getRank()) staged.back().copy_(movable(input.detach(), "allgather").reshape(staged.back().sizes()));
   }
   const CallOptions how = call_options(call);
   std::vector<WirewiseWork::Issue> issues;
@@ -112,31 +144,30 @@ WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter(Tensors& outputs, Tenso
   const at::Tensor& output = only_tensor(outputs, "reduce_scatter");
   const Tensors& list = tensor_per_rank(inputs, getSize(), "reduce_scatter");
   check_same_count(list[static_cast<std::size_t>(getRank())], output, "reduce_scatter");
-  const Reduction op = to_reduction(options.reduceOp, "reduce_scatter");
+  const ReduceHow reduction = to_reduction(options.reduceOp, "reduce_scatter");
   call.request.outputs = outputs;
-  if (!same_counts(list)) return reduce_scatter_uneven(std::move(call), output, list, options.reduceOp);
-  const at::Tensor full = call.request.staging.packed_input(list);
-  at::Tensor shard = call.request.staging.output(output);
-  if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.output_copy(output);
+  if (!same_counts(list)) return reduce_scatter_uneven(std::move(call), output, list, reduction);
+  const at::Tensor full = call.request.staging.packed_input(call.request.staging.reduced_inputs(list, reduction));
+  at::Tensor shard = call.request.staging.reduced_output(output, reduction);
+  if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.output_copy(movable(output, "reduce_scatter"));
   const CallOptions how = call_options(call);
   return run(std::move(call),
-             {[&] { return communicator().reduce_scatter(read_buffer(full), write_buffer(shard), count_of(shard), op, how); }});
+             {[&] { return communicator().reduce_scatter(read_buffer(full), write_buffer(shard), count_of(shard), reduction.op, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter_uneven(Call call, const at::Tensor& output, const Tensors& inputs,
-                                                                const c10d::ReduceOp& reduce_op) {
-  const Reduction op = to_reduction(reduce_op, "reduce_scatter");
-  Tensors staged;
-  for (const at::Tensor& input : inputs) staged.push_back(call.request.staging.input(input));
-  // The output may be one of the inputs.
-  const at::Tensor shard = call.request.staging.output_copy(output);
+                                                                const ReduceHow& reduction) {
+  const Tensors staged = call.request.staging.reduced_inputs(inputs, reduction);
+  at::Tensor shard = call.request.staging.reduced_output(output, reduction);
+  const auto overlaps = [&](const at::Tensor& input) { return overlap(input, shard); };
+  if (std::any_of(staged.begin(), staged.end(), overlaps)) shard = call.request.staging.output_copy(movable(output, "reduce_scatter"));
   const CallOptions how = call_options(call);
   std::vector<WirewiseWork::Issue> issues;
   for (int rank = 0; rank < getSize(); ++rank) {
     const at::Tensor& tensor = staged[static_cast<std::size_t>(rank)];
     issues.emplace_back([&, rank] {
       const Buffer out = rank == getRank() ? write_buffer(shard) : Buffer{nullptr, read_buffer(tensor).dtype};
-      return communicator().reduce(read_buffer(tensor), out, count_of(tensor), rank, op, how);
+      return communicator().reduce(read_buffer(tensor), out, count_of(tensor), rank, reduction.op, how);
     });
   }
   return run(std::move(call), issues);
@@ -148,11 +179,13 @@ WirewiseBackend::WorkPtr WirewiseBackend::alltoall_base(at::Tensor& output, at::
                                                         const c10d::AllToAllOptions& options) {
   Call call(c10d::OpType::ALLTOALL_BASE, "wirewise:all_to_all", options.timeout, options.asyncOp);
   check_same_type(output, input, "alltoall_base");
-  const auto send_counts = split_counts(input, input_splits, getSize(), "input");
-  const auto recv_counts = split_counts(output, output_splits, getSize(), "output");
+  const at::Tensor output_view = movable(output, "alltoall_base");
+  const at::Tensor input_view = movable(input, "alltoall_base");
+  const auto send_counts = split_counts(input_view, input_splits, getSize(), "input");
+  const auto recv_counts = split_counts(output_view, output_splits, getSize(), "output");
   call.request.outputs = {output};
-  const at::Tensor out = call.request.staging.output(output);
-  at::Tensor in = call.request.staging.input(input);
+  const at::Tensor out = call.request.staging.output(output_view);
+  at::Tensor in = call.request.staging.input(input_view);
   if (overlap(out, in)) in = call.request.staging.input_copy(in);
   const CallOptions how = call_options(call);
   return run(std::move(call),
@@ -166,11 +199,13 @@ WirewiseBackend::WorkPtr WirewiseBackend::alltoall(Tensors& outputs, Tensors& in
   (void)tensor_per_rank(in_lists, getSize(), "alltoall");
   (void)tensor_per_rank(out_lists, getSize(), "alltoall");
   check_same_type(inputs.front(), outputs.front(), "alltoall");
-  const auto send_counts = counts_of(inputs);
-  const auto recv_counts = counts_of(outputs);
+  const Tensors input_views = movable(inputs, "alltoall");
+  const Tensors output_views = movable(outputs, "alltoall");
+  const auto send_counts = counts_of(input_views);
+  const auto recv_counts = counts_of(output_views);
   call.request.outputs = outputs;
-  const at::Tensor out = call.request.staging.packed_output(outputs);
-  at::Tensor in = call.request.staging.packed_input(inputs);
+  const at::Tensor out = call.request.staging.packed_output(output_views);
+  at::Tensor in = call.request.staging.packed_input(input_views);
   if (overlap(out, in)) in = call.request.staging.input_copy(in);
   const CallOptions how = call_options(call);
   return run(std::move(call),
@@ -182,13 +217,13 @@ WirewiseBackend::WorkPtr WirewiseBackend::gather(TensorLists& outputs, Tensors& 
   const at::Tensor& input = only_tensor(inputs, "gather");
   check_rank(options.rootRank, "root", "gather");
   const bool is_root = options.rootRank == getRank();
-  at::Tensor shard = call.request.staging.input(input);
+  at::Tensor shard = call.request.staging.input(movable(input, "gather"));
   Buffer full{nullptr, read_buffer(shard).dtype};
   if (is_root) {
     const Tensors& list = tensor_per_rank(outputs, getSize(), "gather");
     for (const at::Tensor& tensor : list) check_same_count(tensor, input, "gather");
     call.request.outputs = list;
-    const at::Tensor packed = call.request.staging.packed_output(list);
+    const at::Tensor packed = call.request.staging.packed_output(movable(list, "gather"));
     if (overlap(packed, shard) && !is_own_slice(packed, shard)) shard = call.request.staging.input_copy(shard);
     full = write_buffer(packed);
   } else if (!outputs.empty()) {
@@ -205,14 +240,14 @@ WirewiseBackend::WorkPtr WirewiseBackend::scatter(Tensors& outputs, TensorLists&
   const at::Tensor& output = only_tensor(outputs, "scatter");
   check_rank(options.rootRank, "root", "scatter");
   const bool is_root = options.rootRank == getRank();
-  at::Tensor shard = call.request.staging.output(output);
+  at::Tensor shard = call.request.staging.output(movable(output, "scatter"));
   ConstBuffer full{nullptr, read_buffer(shard).dtype};
   call.request.outputs = outputs;
   if (is_root) {
     const Tensors& list = tensor_per_rank(inputs, getSize(), "scatter");
     for (const at::Tensor& tensor : list) check_same_count(tensor, output, "scatter");
-    const at::Tensor packed = call.request.staging.packed_input(list);
-    if (overlap(packed, shard) && !is_own_slice(packed, shard)) shard = call.request.staging.output_copy(output);
+    const at::Tensor packed = call.request.staging.packed_input(movable(list, "scatter"));
+    if (overlap(packed, shard) && !is_own_slice(packed, shard)) shard = call.request.staging.output_copy(movable(output, "scatter"));
     full = read_buffer(packed);
   } else if (!inputs.empty()) {
     throw bad_input("scatter: rank " + std::to_string(getRank()) + " is not the root, so it must give no inputs.");

@@ -1,11 +1,14 @@
-// Only the copies that a tensor's layout forces: contiguous tensors and back-to-back slices of one buffer are used where they
-// lie.
+// Only the copies that a tensor's layout or type forces: contiguous tensors and back-to-back slices of one buffer are used where they
+// lie. Complex numbers are reduced as pairs; 8-bit floats in float32, since their own range holds hardly any sum.
 #include "wirewise/torch/c10d_tensors.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
 #include <optional>
@@ -33,6 +36,62 @@ std::optional<at::Tensor> as_one_run(std::span<const at::Tensor> tensors) {
 
 bool usable_in_place(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_neg(); }
 
+bool known(c10::ScalarType type) {
+  switch (type) {
+    case c10::kFloat:
+    case c10::kDouble:
+    case c10::kHalf:
+    case c10::kBFloat16:
+    case c10::kChar:
+    case c10::kByte:
+    case c10::kShort:
+    case c10::kInt:
+    case c10::kLong:
+    case c10::kBool: return true;
+    default: return false;
+  }
+}
+
+bool is_unsigned(c10::ScalarType type) { return type == c10::kUInt16 || type == c10::kUInt32 || type == c10::kUInt64; }
+
+c10::ScalarType integer_of_size(std::size_t bytes) {
+  return bytes == 1 ? c10::kByte : bytes == 2 ? c10::kShort : bytes == 4 ? c10::kInt : c10::kLong;
+}
+
+const char* name_of(Reduction op) {
+  switch (op) {
+    case Reduction::kSum: return "sum";
+    case Reduction::kAverage: return "average";
+    case Reduction::kProduct: return "product";
+    case Reduction::kMin: return "minimum";
+    case Reduction::kMax: return "maximum";
+    case Reduction::kBitAnd: return "bitwise and";
+    case Reduction::kBitOr: return "bitwise or";
+    case Reduction::kBitXor: return "bitwise xor";
+  }
+  return "reduction";
+}
+
+bool is_linear(Reduction op) { return op == Reduction::kSum || op == Reduction::kAverage; }
+bool is_bitwise(Reduction op) { return op == Reduction::kBitAnd || op == Reduction::kBitOr || op == Reduction::kBitXor; }
+
+[[noreturn]] void refuse_reduction(const at::Tensor& tensor, const ReduceHow& how) {
+  throw bad_input(how.operation + ": a " + (how.factor.defined() ? "sum with a factor" : name_of(how.op)) + " of " +
+                      c10::toString(tensor.scalar_type()) + " has no meaning.",
+                  "Convert to another type first, or use another reduction.");
+}
+
+void check_reducible(const at::Tensor& tensor, const ReduceHow& how) {
+  const c10::ScalarType type = tensor.scalar_type();
+  const bool complex = c10::isComplexType(type);
+  const bool small_float = c10::isFloat8Type(type);
+  if (how.factor.defined() && !(complex || small_float || (known(type) && c10::isFloatingType(type)))) refuse_reduction(tensor, how);
+  if (known(type)) return;
+  const bool possible = complex ? is_linear(how.op) : small_float ? !is_bitwise(how.op)
+                        : is_unsigned(type) && how.op != Reduction::kAverage && how.op != Reduction::kMin && how.op != Reduction::kMax;
+  if (!possible) refuse_reduction(tensor, how);
+}
+
 }  // namespace
 
 void check_tensor(const at::Tensor& tensor, const std::string& operation) {
@@ -44,7 +103,13 @@ void check_tensor(const at::Tensor& tensor, const std::string& operation) {
   if (tensor.layout() != c10::kStrided) {
     throw bad_input(operation + " got a tensor that is not dense.", "Convert it with to_dense().");
   }
-  (void)to_dtype(tensor.scalar_type());
+  if (c10::isQIntType(tensor.scalar_type())) {
+    throw bad_input(operation + " got a quantized tensor, of type " + c10::toString(tensor.scalar_type()) + ".",
+                    "Send its int_repr() and its scales.");
+  }
+  if (tensor.is_conj()) {
+    throw bad_input(operation + " got a conjugate view.", "Pass resolve_conj() of it.");
+  }
 }
 
 void check_tensors(std::span<const at::Tensor> tensors, const std::string& operation) {
@@ -78,22 +143,48 @@ const std::vector<at::Tensor>& tensor_per_rank(const std::vector<std::vector<at:
   return lists.front();
 }
 
-Reduction to_reduction(const c10d::ReduceOp& op, const std::string& operation) {
+ReduceHow to_reduction(const c10d::ReduceOp& op, const std::string& operation) {
+  ReduceHow how;
+  how.operation = operation;
   switch (op.op_) {
-    case c10d::ReduceOp::SUM: return Reduction::kSum;
-    case c10d::ReduceOp::AVG: return Reduction::kAverage;
-    case c10d::ReduceOp::PRODUCT: return Reduction::kProduct;
-    case c10d::ReduceOp::MIN: return Reduction::kMin;
-    case c10d::ReduceOp::MAX: return Reduction::kMax;
-    case c10d::ReduceOp::BAND: return Reduction::kBitAnd;
-    case c10d::ReduceOp::BOR: return Reduction::kBitOr;
-    case c10d::ReduceOp::BXOR: return Reduction::kBitXor;
-    case c10d::ReduceOp::PREMUL_SUM:
-      throw bad_input(operation + " was asked for PREMUL_SUM, which the wirewise backend does not have.",
-                      "Multiply before a SUM, or use AVG.");
+    case c10d::ReduceOp::SUM: return how;
+    case c10d::ReduceOp::AVG: how.op = Reduction::kAverage; return how;
+    case c10d::ReduceOp::PRODUCT: how.op = Reduction::kProduct; return how;
+    case c10d::ReduceOp::MIN: how.op = Reduction::kMin; return how;
+    case c10d::ReduceOp::MAX: how.op = Reduction::kMax; return how;
+    case c10d::ReduceOp::BAND: how.op = Reduction::kBitAnd; return how;
+    case c10d::ReduceOp::BOR: how.op = Reduction::kBitOr; return how;
+    case c10d::ReduceOp::BXOR: how.op = Reduction::kBitXor; return how;
+    case c10d::ReduceOp::PREMUL_SUM: {
+      const auto* const supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+      if (supplement == nullptr) throw bad_input(operation + " was asked for PREMUL_SUM without a factor.", "Give it one.");
+      how.factor = supplement->tensor_factor.defined() ? supplement->tensor_factor.detach()
+                                                       : at::scalar_tensor(supplement->double_factor, at::kDouble);
+      if (!how.factor.device().is_cpu() || how.factor.numel() != 1) {
+        throw bad_input(operation + " was asked for PREMUL_SUM with a factor of " + std::to_string(how.factor.numel()) + " elements on " +
+                            how.factor.device().str() + ".",
+                        "Give a number, or a tensor of one element on the CPU.");
+      }
+      return how;
+    }
     case c10d::ReduceOp::UNUSED: break;
   }
   throw bad_input(operation + " was asked for an unknown reduction.");
+}
+
+at::Tensor movable(const at::Tensor& tensor, const std::string& operation) {
+  check_tensor(tensor, operation);
+  const c10::ScalarType type = tensor.scalar_type();
+  if (known(type)) return tensor;
+  const at::Tensor plain = tensor.detach();
+  if (c10::isComplexType(type)) return at::view_as_real(plain.dim() == 0 ? plain.view({1}) : plain);
+  return plain.view(integer_of_size(plain.element_size()));
+}
+
+std::vector<at::Tensor> movable(std::span<const at::Tensor> tensors, const std::string& operation) {
+  std::vector<at::Tensor> views;
+  for (const at::Tensor& tensor : tensors) views.push_back(movable(tensor, operation));
+  return views;
 }
 
 ConstBuffer read_buffer(const at::Tensor& tensor) { return {tensor.const_data_ptr(), to_dtype(tensor.scalar_type())}; }
@@ -139,6 +230,33 @@ at::Tensor Staging::output_copy(const at::Tensor& tensor) {
 at::Tensor Staging::in_place(const at::Tensor& tensor) {
   if (usable_in_place(tensor)) return kept_.emplace_back(tensor.detach());
   at::Tensor copy = input_copy(tensor);
+  copies_.emplace_back(tensor.detach(), copy);
+  return copy;
+}
+
+at::Tensor Staging::reduced_input(const at::Tensor& tensor, const ReduceHow& how) {
+  check_tensor(tensor, how.operation);
+  check_reducible(tensor, how);
+  const at::NoGradGuard no_grad;
+  const bool small_float = c10::isFloat8Type(tensor.scalar_type());
+  if (!small_float && !how.factor.defined()) return input(movable(tensor, how.operation));
+  at::Tensor copy = small_float ? tensor.detach().to(at::kFloat) : tensor.detach();
+  if (how.factor.defined()) copy = at::mul(copy, how.factor.reshape(at::IntArrayRef{}).to(copy.scalar_type()));
+  return kept_.emplace_back(movable(copy.contiguous(), how.operation));
+}
+
+std::vector<at::Tensor> Staging::reduced_inputs(std::span<const at::Tensor> tensors, const ReduceHow& how) {
+  std::vector<at::Tensor> inputs;
+  for (const at::Tensor& tensor : tensors) inputs.push_back(reduced_input(tensor, how));
+  return inputs;
+}
+
+at::Tensor Staging::reduced_output(const at::Tensor& tensor, const ReduceHow& how) {
+  check_tensor(tensor, how.operation);
+  check_reducible(tensor, how);
+  if (!c10::isFloat8Type(tensor.scalar_type())) return output(movable(tensor, how.operation));
+  const at::NoGradGuard no_grad;
+  at::Tensor copy = at::empty(tensor.sizes(), tensor.options().dtype(at::kFloat).memory_format(at::MemoryFormat::Contiguous));
   copies_.emplace_back(tensor.detach(), copy);
   return copy;
 }

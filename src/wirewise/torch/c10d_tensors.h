@@ -1,5 +1,5 @@
-// From tensors to the raw buffers of a communicator: checks that name what is wrong, and staging of tensors that aren't one run
-// of memory.
+// From tensors to the raw buffers of a communicator: checks that name what is wrong, views as types that it knows, and staging of
+// tensors that aren't one run of memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,8 +15,7 @@
 
 namespace wirewise {
 
-/// Throws bad input unless the tensor is dense, on the CPU and of a type that collectives know. `operation` is named in the
-/// error.
+/// Throws bad input unless the tensor is dense, on the CPU and of a type that can be moved. `operation` is named in the error.
 void check_tensor(const at::Tensor& tensor, const std::string& operation);
 /// The same for a list; all must be of one type.
 void check_tensors(std::span<const at::Tensor> tensors, const std::string& operation);
@@ -25,8 +24,20 @@ void check_tensors(std::span<const at::Tensor> tensors, const std::string& opera
 /// The only list of lists, with one tensor for each of `size` ranks.
 [[nodiscard]] const std::vector<at::Tensor>& tensor_per_rank(const std::vector<std::vector<at::Tensor>>& lists, int size,
                                                              const std::string& operation);
-/// Throws bad input that names PREMUL_SUM and what else has no counterpart.
-[[nodiscard]] Reduction to_reduction(const c10d::ReduceOp& op, const std::string& operation);
+
+/// How tensors are reduced: PREMUL_SUM is a sum of the inputs times a factor.
+struct ReduceHow {
+  Reduction op = Reduction::kSum;
+  at::Tensor factor;     // of one element; undefined: none
+  std::string operation;  // for errors
+};
+/// Throws bad input that names what has no counterpart.
+[[nodiscard]] ReduceHow to_reduction(const c10d::ReduceOp& op, const std::string& operation);
+
+/// The same memory as elements that a communicator knows: pairs of reals for complex numbers; other types that it doesn't know as
+/// integers of their size.
+[[nodiscard]] at::Tensor movable(const at::Tensor& tensor, const std::string& operation);
+[[nodiscard]] std::vector<at::Tensor> movable(std::span<const at::Tensor> tensors, const std::string& operation);
 
 /// Views of contiguous tensors.
 [[nodiscard]] ConstBuffer read_buffer(const at::Tensor& tensor);
@@ -51,6 +62,13 @@ class Staging {
   [[nodiscard]] at::Tensor output_copy(const at::Tensor& tensor);
   /// The operation reads and writes it.
   [[nodiscard]] at::Tensor in_place(const at::Tensor& tensor);
+  /// An input of a reduction: itself where the communicator can reduce its elements; a copy in float32 of 8-bit floats, a product where
+  /// there is a factor. Throws bad input that names types for which the reduction has no meaning.
+  [[nodiscard]] at::Tensor reduced_input(const at::Tensor& tensor, const ReduceHow& how);
+  [[nodiscard]] std::vector<at::Tensor> reduced_inputs(std::span<const at::Tensor> tensors, const ReduceHow& how);
+  /// What takes the result of such a reduction for `tensor`.
+  [[nodiscard]] at::Tensor reduced_output(const at::Tensor& tensor, const ReduceHow& how);
+
   /// One-dimensional, all elements back to back; no copy where they already lie so.
   [[nodiscard]] at::Tensor packed_input(std::span<const at::Tensor> tensors);
   [[nodiscard]] at::Tensor packed_output(std::span<const at::Tensor> tensors);

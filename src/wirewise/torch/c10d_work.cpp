@@ -64,6 +64,37 @@ c10::intrusive_ptr<WirewiseWork> WirewiseWork::start(int rank, Request request, 
   return work;
 }
 
+c10::intrusive_ptr<WirewiseWork> WirewiseWork::join(int rank, c10d::OpType type, const char* title,
+                                                    const std::vector<c10::intrusive_ptr<WirewiseWork>>& works) {
+  Request request;
+  request.type = type;
+  request.title = title;
+  request.callbacks = works.empty() ? std::make_shared<CallbackThreads>() : works.front()->request_.callbacks;
+  for (const auto& work : works) {
+    request.outputs.insert(request.outputs.end(), work->request_.outputs.begin(), work->request_.outputs.end());
+    request.sequence = work->request_.sequence;
+  }
+  auto joined = c10::make_intrusive<WirewiseWork>(rank, std::move(request));
+  joined->pending_ += works.size();
+  for (const auto& work : works) {
+    joined->operations_.insert(joined->operations_.end(), work->operations_.begin(), work->operations_.end());
+    work->when_done([joined](const std::exception_ptr& error) { joined->one_done(error); });
+  }
+  joined->one_done(nullptr);
+  return joined;
+}
+
+void WirewiseWork::when_done(std::function<void(const std::exception_ptr&)> listener) {
+  {
+    const std::lock_guard lock(error_mutex_);
+    if (!done_) {
+      listeners_.push_back(std::move(listener));
+      return;
+    }
+  }
+  listener(first_error_);
+}
+
 void WirewiseWork::one_done(const std::exception_ptr& error) {
   if (error) {
     const std::lock_guard lock(error_mutex_);
@@ -87,6 +118,14 @@ void WirewiseWork::complete() {
     request_.health->compare_exchange_strong(expected, error_type(error));
   }
   finish(error);
+  std::vector<std::function<void(const std::exception_ptr&)>> listeners;
+  {
+    const std::lock_guard lock(error_mutex_);
+    first_error_ = error;
+    done_ = true;
+    listeners.swap(listeners_);
+  }
+  for (const auto& listener : listeners) listener(error);
   bool may_have_callbacks = false;
   {
     const std::lock_guard lock(mutex_);
@@ -130,7 +169,7 @@ std::exception_ptr WirewiseWork::exception() const {
 
 std::vector<at::Tensor> WirewiseWork::result() { return request_.outputs; }
 
-int WirewiseWork::sourceRank() const { return request_.source; }
+int WirewiseWork::sourceRank() const { return operations_.empty() ? -1 : operations_.front().source(); }
 
 c10::intrusive_ptr<c10::ivalue::Future> WirewiseWork::getFuture() {
   bool about_to_complete = false;

@@ -34,7 +34,6 @@ class WirewiseWork final : public c10d::Work {
     std::vector<at::Tensor> inputs;   // shown in profiles
     Staging staging;
     std::uint64_t sequence = 0;
-    int source = -1;  // a recv's peer
     std::shared_ptr<BackendHealth> health;
     std::shared_ptr<CallbackThreads> callbacks;
   };
@@ -43,6 +42,10 @@ class WirewiseWork final : public c10d::Work {
   /// Issues the operations in order and ties the handle to them. What `issues` throw is thrown on, and the tensors stay alive
   /// until those already issued are done.
   static c10::intrusive_ptr<WirewiseWork> start(int rank, Request request, const std::vector<Issue>& issues);
+
+  /// A handle of all that `works` are: complete when they are, with their outputs one after the other.
+  static c10::intrusive_ptr<WirewiseWork> join(int rank, c10d::OpType type, const char* title,
+                                               const std::vector<c10::intrusive_ptr<WirewiseWork>>& works);
 
   /// Throws the operation's error. A timeout above 0 bounds this wait only: the operation goes on.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
@@ -60,6 +63,8 @@ class WirewiseWork final : public c10d::Work {
  private:
   void one_done(const std::exception_ptr& error);
   void complete();
+  /// Runs `listener` on the thread that completes the handle, its outputs written; at once when it is complete.
+  void when_done(std::function<void(const std::exception_ptr&)> listener);
   void complete_future(const std::exception_ptr& error);
 
   Request request_;
@@ -71,6 +76,8 @@ class WirewiseWork final : public c10d::Work {
   std::atomic<std::size_t> pending_{1};  // start() holds one until all are issued
   std::mutex error_mutex_;
   std::exception_ptr first_error_;
+  bool done_ = false;  // under error_mutex_, as the listeners are
+  std::vector<std::function<void(const std::exception_ptr&)>> listeners_;
 };
 
 }  // namespace wirewise
