@@ -2,6 +2,7 @@
 
 train         training speed against PyTorch and DeepSpeed (bench/train.py); --no-deepspeed leaves DeepSpeed out
 collectives   collectives on one host against Gloo, Open MPI, MPICH and Intel MPI (bench/collectives.py); --quick is a first look
+torch         what the wirewise backend takes off PyTorch's own DDP and FSDP2 (bench/torch_backends.py)
 """
 
 import hashlib
@@ -43,8 +44,13 @@ def collectives(rest):
     return ["collectives.py", str(BUILD / "wirewise"), str(BUILD / "bench" / "wirewise_collectives"), *rest]
 
 
+def torch_backends(rest):
+    return ["torch_backends.py", str(BUILD / "python"), *rest]
+
+
 # Name -> (CMake targets that it runs, its command below bench/).
-BENCHES = {"train": (["no_communication"], train), "collectives": (["wirewise_collectives"], collectives)}
+BENCHES = {"train": (["no_communication"], train), "collectives": (["wirewise_collectives"], collectives),
+           "torch": (["wirewise_python"], torch_backends)}
 
 
 def main():

@@ -24,14 +24,16 @@ target_compile_definitions(wirewise_python_base PRIVATE XXH_INLINE_ALL)
 
 add_library(wirewise_python MODULE ${CMAKE_SOURCE_DIR}/python/module.cpp $<TARGET_OBJECTS:wirewise_python_base>
   $<TARGET_OBJECTS:wirewise_comm_objects> $<TARGET_OBJECTS:wirewise_c10d_objects>)
-target_include_directories(wirewise_python SYSTEM PRIVATE ${python_include})
-target_link_libraries(wirewise_python PRIVATE wirewise_options Threads::Threads Libtorch::cpu ${WIREWISE_TORCH_DIR}/lib/libtorch_python.so
-  ${CMAKE_DL_LIBS})
+# Not Libtorch::cpu itself, whose run path names this machine's torch.
+target_include_directories(wirewise_python SYSTEM PRIVATE ${python_include} $<TARGET_PROPERTY:Libtorch::cpu,INTERFACE_INCLUDE_DIRECTORIES>)
+target_compile_definitions(wirewise_python PRIVATE $<TARGET_PROPERTY:Libtorch::cpu,INTERFACE_COMPILE_DEFINITIONS>)
+target_link_libraries(wirewise_python PRIVATE wirewise_options Threads::Threads $<TARGET_PROPERTY:Libtorch::cpu,INTERFACE_LINK_LIBRARIES>
+  ${WIREWISE_TORCH_DIR}/lib/libtorch_python.so ${CMAKE_DL_LIBS})
 set(exports ${CMAKE_SOURCE_DIR}/python/exports.map)
-target_link_options(wirewise_python PRIVATE -Wl,--version-script=${exports} -Wl,--as-needed -Wl,--gc-sections)
+target_link_options(wirewise_python PRIVATE -Wl,--allow-shlib-undefined -Wl,--version-script=${exports} -Wl,--as-needed -Wl,--gc-sections)
 set_target_properties(wirewise_python PROPERTIES PREFIX "" OUTPUT_NAME _C SUFFIX ${python_suffix} CXX_VISIBILITY_PRESET hidden
   LINK_DEPENDS ${exports} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python/wirewise INSTALL_RPATH "$ORIGIN/../torch/lib")
-install(TARGETS wirewise_python LIBRARY DESTINATION wirewise COMPONENT python EXCLUDE_FROM_ALL)
+install(TARGETS wirewise_python LIBRARY DESTINATION wirewise COMPONENT python EXCLUDE_FROM_ALL)  # not with the program and libraries
 
 # In the build tree the package is the source's files, linked, beside the module.
 file(GLOB python_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/python/wirewise/*.py ${CMAKE_SOURCE_DIR}/python/wirewise/*.pyi)

@@ -39,3 +39,7 @@ class StoreError(Error, DistStoreError):
 
 class AbortedError(Error):
     """The process group was aborted or shut down."""
+
+
+for _kind in (Error, BadInputError, FailedError, MismatchError, PeerLostError, TimeoutError, StoreError, AbortedError):
+    _kind.__module__ = "wirewise"  # where users find it
