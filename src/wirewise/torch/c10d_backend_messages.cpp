@@ -46,6 +46,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::receive(const char* title, c10d::OpTyp
   const at::Tensor& tensor = only_tensor(tensors, "recv");
   call.request.inputs = tensors;  // profiles show their shapes
   call.request.outputs = tensors;
+  call.request.source = peer;
   const at::Tensor staged = call.request.staging.output(movable(tensor, "recv"));
   const CallOptions how = call_options(call);
   return run(std::move(call), {[&] { return communicator().recv(write_buffer(staged), count_of(staged), peer, tag, how); }});

@@ -169,7 +169,10 @@ std::exception_ptr WirewiseWork::exception() const {
 
 std::vector<at::Tensor> WirewiseWork::result() { return request_.outputs; }
 
-int WirewiseWork::sourceRank() const { return operations_.empty() ? -1 : operations_.front().source(); }
+int WirewiseWork::sourceRank() const {
+  if (request_.source != kAnySource || operations_.empty()) return request_.source;
+  return operations_.front().source();
+}
 
 c10::intrusive_ptr<c10::ivalue::Future> WirewiseWork::getFuture() {
   bool about_to_complete = false;

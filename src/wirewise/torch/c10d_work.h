@@ -34,6 +34,7 @@ class WirewiseWork final : public c10d::Work {
     std::vector<at::Tensor> inputs;   // shown in profiles
     Staging staging;
     std::uint64_t sequence = 0;
+    int source = kAnySource;  // of a recv
     std::shared_ptr<BackendHealth> health;
     std::shared_ptr<CallbackThreads> callbacks;
   };
