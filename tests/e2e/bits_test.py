@@ -14,7 +14,23 @@ class Bits(EndToEnd):
             weights[strategy] = self.train("--strategy", strategy, strategy__param_dtype="bfloat16").weights
         weights["zero3, recompute, no prefetch"] = self.train(
             "--strategy", "zero3", strategy__param_dtype="bfloat16", strategy__recompute="full", strategy__prefetch=0).weights
+        weights["zero3, gathering"] = self.train("--strategy", "zero3", strategy__param_dtype="bfloat16", strategy__alias="off").weights
         self.assertEqual(len(set(weights.values())), 1, weights)
+
+    def test_shared_parameters_change_no_bit(self):
+        # On one host ZeRO-3 keeps one buffer of whole parameters for all ranks; validation reads it between steps.
+        for ranks in (2, 4):
+            for dtype in ("float32", "bfloat16"):
+                keys = {"strategy__param_dtype": dtype, "train__micro_batch": 1, "train__global_batch": 8, "train__steps": 6, "data__validation": 0.1,
+                        "data__validation_batches": 2}
+                runs = [self.train("--strategy", "ddp", ranks=ranks, **keys)]
+                for changes in ({"strategy__alias": "off"}, {"strategy__alias": "on"},
+                                {"strategy__alias": "on", "strategy__prefetch": 2, "strategy__recompute": "full",
+                                 "data__validation_every": 2}):
+                    runs.append(self.train("--strategy", "zero3", "--sample", "3", ranks=ranks, **keys, **changes))
+                self.assertEqual(len({run.weights for run in runs}), 1, f"{ranks} ranks, {dtype}")
+                kinds = [set(next(event for event in run.events if event.get("event") == "report")["time"]) for run in runs]
+                self.assertEqual([("gather" in k, "barrier" in k) for k in kinds], [(False, False), (True, False), (False, True), (False, True)])
 
     def test_gradients_travel_in_any_dtype(self):
         # Summed over micro-batches in float32, or computed in another 16-bit type than they are sent in.

@@ -25,6 +25,7 @@ class Memory(EndToEnd):
 
     def test_dtypes_recompute_accumulation_and_prefetch(self):
         self.check("--strategy", "zero3", strategy__param_dtype="float32")
+        self.check("--strategy", "zero3", strategy__param_dtype="float32", strategy__alias="off")
         self.check("--strategy", "zero1", strategy__param_dtype="float32")
         self.check("--strategy", "zero3", strategy__recompute="full", strategy__prefetch=2)
         self.check("--strategy", "zero2", train__accumulation=3)
@@ -34,9 +35,16 @@ class Memory(EndToEnd):
         self.check("--strategy", "zero3", model__family="llama", model__kv_heads=2, model__ffn=704)
 
     def test_sharding_takes_less(self):
-        by_stage = [self.check("--strategy", s) for s in ("ddp", "zero1", "zero2", "zero3")]
+        by_stage = [self.check("--strategy", s) for s in ("ddp", "zero1", "zero2", "zero3")]  # zero3 shares its parameters here
         optimizer = [memory["optimizer"]["measured_bytes"] for memory in by_stage]
         params = [memory["params"]["measured_bytes"] for memory in by_stage]
         self.assertEqual(optimizer[1] * 2, optimizer[0])
         self.assertEqual(optimizer[1], optimizer[3])
         self.assertEqual(params[3] * 2, params[2])
+
+    def test_shared_parameters_count_once_over_the_ranks(self):
+        gathering = self.check("--strategy", "zero3", strategy__alias="off")
+        shared = self.check("--strategy", "zero3", strategy__alias="on")
+        for category in ("params", "grads", "optimizer"):
+            self.assertEqual(shared[category]["measured_bytes"], gathering[category]["measured_bytes"])
+        self.assertLess(shared["peak"]["measured_bytes"], gathering["peak"]["measured_bytes"])

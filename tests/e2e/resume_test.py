@@ -48,3 +48,12 @@ class Resume(EndToEnd):
         shutil.rmtree(out / "checkpoints/step-000010")
         rest = self.train("--strategy", "zero3", "--resume", out=out, **HALF)
         self.assertEqual(whole.weights, rest.weights)
+
+    def test_shared_parameters_are_read_by_ranks_that_gather_and_back(self):
+        for first, then in (("on", "off"), ("off", "on"), ("on", "on")):
+            out = self.out()
+            keys = {"strategy__param_dtype": "float32" if first == then else "bfloat16"}
+            whole = self.train("--strategy", "zero3", out=out, strategy__alias=first, **keys, **HALF)
+            shutil.rmtree(out / "checkpoints/step-000010")
+            rest = self.train("--strategy", "zero3", "--resume", out=out, strategy__alias=then, **keys, **HALF)
+            self.assertEqual(whole.weights, rest.weights, f"{first}, then {then}")

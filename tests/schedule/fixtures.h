@@ -103,6 +103,7 @@ inline Strategy random_strategy(Random& random, int ranks) {
   strategy.accumulation_policy = pick(random, 0, 1) ? AccumulationPolicy::kReduceEach : AccumulationPolicy::kLocalSum;
   strategy.keep_after_forward = pick(random, 0, 3) == 0;
   strategy.param_dtype = pick(random, 0, 2) ? DType::kBFloat16 : DType::kFloat32;
+  if (strategy.zero == 3 && pick(random, 0, 1)) strategy.alias = Alias::kOn;
   return strategy;
 }
 
@@ -110,7 +111,7 @@ inline std::string text_of(const Strategy& s) {
   return "zero " + std::to_string(s.zero) + " ranks " + std::to_string(s.dp_shard) + " prefetch " + std::to_string(s.prefetch) +
          " bucket " + std::to_string(s.bucket) + " accumulation " + std::to_string(s.accumulation) +
          (s.accumulation_policy == AccumulationPolicy::kReduceEach ? " reduce-each" : " local-sum") +
-         (s.recompute == Recompute::kFull ? " recompute" : "") + (s.keep_after_forward ? " keep" : "") + " " +
+         (s.recompute == Recompute::kFull ? " recompute" : "") + (s.keep_after_forward ? " keep" : "") + (is_aliased(s) ? " aliased " : " ") +
          std::string(name_of(s.param_dtype));
 }
 

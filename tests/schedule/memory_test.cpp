@@ -135,7 +135,7 @@ TEST(MemoryWalk, PeakEqualsBruteForce) {
           for (std::size_t i = 0; i < ops; ++i) {
             const auto has = [&](const std::vector<BufferId>& ids) { return std::find(ids.begin(), ids.end(), id) != ids.end(); };
             live = live || has(program.ops[i].allocates);
-            if (live) sums[i][static_cast<std::size_t>(info.category)] += info.bytes;
+            if (live) sums[i][static_cast<std::size_t>(info.category)] += own_bytes(info);
             live = live && !has(program.ops[i].frees);
           }
         }
@@ -160,7 +160,7 @@ TEST(MemoryWalk, PeakEqualsBruteForce) {
         EXPECT_EQ(split, peak);
         ASSERT_EQ(report.live_after.size(), ops);
         Bytes persistent = 0;
-        for (const auto& info : program.buffers) persistent += info.persistent ? info.bytes : 0;
+        for (const auto& info : program.buffers) persistent += info.persistent ? own_bytes(info) : 0;
         EXPECT_EQ(report.live_after.back(), persistent);
       },
       [&](const std::string& text) { what = text; });
@@ -200,7 +200,7 @@ Bytes peak_on_lanes(const Program& program, Random& random) {
   };
   std::vector<Change> changes;
   Bytes persistent = 0;
-  for (const auto& info : program.buffers) persistent += info.persistent ? info.bytes : 0;
+  for (const auto& info : program.buffers) persistent += info.persistent ? own_bytes(info) : 0;
   std::exponential_distribution<double> duration(1.0);
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];

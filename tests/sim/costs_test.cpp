@@ -73,6 +73,11 @@ TEST(Costs, AStepStreamsGradientMasterMomentsAndWeights) {
   schedule.programs[0].buffers = {buffer(BufferRole::kParam, DType::kBFloat16), buffer(BufferRole::kMaster, DType::kFloat32),
                                   buffer(BufferRole::kExpAvg, DType::kFloat32), buffer(BufferRole::kExpAvgSq, DType::kFloat32)};
   EXPECT_DOUBLE_EQ(price(schedule, kSharedCore).step, 1000 * (4 + 3 * 8 + 2) / kRoundRates.memory);
+  // Where all ranks share whole parameters, the rank's shard is a part of them and no further traffic.
+  schedule.programs[0].buffers.push_back(buffer(BufferRole::kFullParam, DType::kBFloat16));
+  schedule.programs[0].buffers[4].aliased = true;
+  schedule.programs[0].ops[0].writes = {0, 1, 2, 3, 4};
+  EXPECT_DOUBLE_EQ(price(schedule, kSharedCore).step, 1000 * (4 + 3 * 8 + 2) / kRoundRates.memory);
   // float32 weights are their own master: read and written.
   schedule.programs[0].buffers[0].dtype = DType::kFloat32;
   schedule.programs[0].ops[0].writes = {0, 2, 3};

@@ -104,7 +104,7 @@ struct Built {
   Model model;
   Schedule schedule;
 };
-Built small_gpt(int zero, int ranks, int prefetch, int accumulation) {
+Built small_gpt(int zero, int ranks, int prefetch, int accumulation, Alias alias = Alias::kOff) {
   ModelConfig config = preset("gpt2");
   config.layers = 4;
   BatchShape batch;
@@ -114,6 +114,7 @@ Built small_gpt(int zero, int ranks, int prefetch, int accumulation) {
   strategy.zero = zero;
   strategy.prefetch = prefetch;
   strategy.accumulation = accumulation;
+  strategy.alias = alias;
   resolve(strategy, ranks);
   Model model = build_model(config, batch, ranks);
   Schedule schedule = build_train_schedule(model, strategy, ranks, {});
@@ -142,6 +143,22 @@ TEST(Simulate, LawsHoldForEveryStageThatIsBuilt) {
         if (HasFatalFailure()) return;
       }
     }
+  }
+}
+
+TEST(Simulate, SharedParametersSaveTheGathersAndCostTwoBarriers) {
+  const DeviceRates rates{100e9, 10e9, Provenance::kAssumed};
+  for (int ranks : {2, 4}) {
+    const auto run = [&](Alias alias) {
+      const auto built = small_gpt(3, ranks, 0, 2, alias);
+      auto report = simulate(built.schedule, built.model, one_host(ranks), rates, {}, kSharedCore);
+      if (alias == Alias::kOn) check_laws(built.schedule, report, simulate(built.schedule, built.model, one_host(ranks), rates, {}, kOwnLanes));
+      return report;
+    };
+    const auto gathering = run(Alias::kOff), shared = run(Alias::kOn);
+    EXPECT_EQ(shared.by_kind.count(OpKind::kGather), 0U);
+    EXPECT_NEAR(shared.by_kind.at(OpKind::kBarrier), 2 * one_host(ranks).links.front().alpha, 1e-9);
+    EXPECT_NEAR(gathering.step - shared.step, gathering.by_kind.at(OpKind::kGather) - shared.by_kind.at(OpKind::kBarrier), 1e-9);
   }
 }
 

@@ -28,6 +28,47 @@ Strategy with(const std::function<void(Strategy&)>& change) {
   return strategy;
 }
 
+TEST(Strategy, AliasAutoIsOnForZero3OverSeveralRanksOfOneHost) {
+  for (int zero : {0, 1, 2, 3}) {
+    for (int ranks : {1, 2, 4}) {
+      for (int hosts : {1, 2}) {
+        if (hosts > ranks) continue;
+        Strategy strategy = with([&](Strategy& s) { s.zero = zero; });
+        resolve(strategy, ranks);
+        EXPECT_EQ(strategy.alias, Alias::kAuto) << "hosts aren't known yet";
+        resolve_alias(strategy, hosts);
+        EXPECT_EQ(is_aliased(strategy), zero == 3 && ranks > 1 && hosts == 1) << zero << " " << ranks << " " << hosts;
+        Strategy again = strategy;
+        resolve_alias(again, hosts);
+        EXPECT_EQ(again, strategy);
+        strategy.alias = Alias::kOff;
+        resolve_alias(strategy, hosts);
+        EXPECT_FALSE(is_aliased(strategy));
+      }
+    }
+  }
+}
+
+TEST(Strategy, AliasOnIsRefusedWhereParametersAreWholeOrRanksApart) {
+  for (int zero : {0, 1, 2}) {
+    const auto said = refusal(with([&](Strategy& s) {
+                                s.zero = zero;
+                                s.alias = Alias::kOn;
+                              }),
+                              2);
+    EXPECT_NE(said.find("strategy.alias on"), std::string::npos) << said;
+  }
+  Strategy strategy = with([](Strategy& s) { s.alias = Alias::kOn; });
+  resolve(strategy, 4);
+  try {
+    resolve_alias(strategy, 2);
+    ADD_FAILURE() << "accepted on two hosts";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
+    EXPECT_NE(std::string(error.what()).find("they are on 2"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Strategy, ShardsOverAllRanksThatAreLeft) {
   for (int ranks : {1, 2, 3, 4, 64}) {
     Strategy strategy;

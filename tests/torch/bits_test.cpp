@@ -111,6 +111,15 @@ std::vector<Strategy> variants(DType dtype) {
       }
     }
   }
+  for (const int prefetch : {0, 2}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+      Strategy s = strategy("zero3", dtype);
+      s.prefetch = prefetch;
+      s.recompute = recompute;
+      s.alias = Alias::kOn;
+      all.push_back(s);
+    }
+  }
   Strategy keep = strategy("zero3", dtype);
   keep.keep_after_forward = true;
   all.push_back(keep);
@@ -126,7 +135,7 @@ TEST_P(Bits, OneHashForEveryStrategy) {
     const Outcome outcome = run({family, family == Family::kGpt2, ranks, s});
     hashes.insert(outcome.hash);
     EXPECT_EQ(hashes.size(), 1U) << name_of(s) << " prefetch " << s.prefetch << " recompute " << static_cast<int>(s.recompute) << " bucket "
-                                 << s.bucket << " keep " << s.keep_after_forward;
+                                 << s.bucket << " keep " << s.keep_after_forward << " aliased " << is_aliased(s);
     EXPECT_LT(outcome.losses.back(), outcome.losses.front());
     for (const double norm : outcome.norms) EXPECT_EQ(norm, outcome.norms.front()) << "every rank reports the one global norm";
   }
@@ -144,6 +153,12 @@ TEST(Bits, OneHashForEveryStrategyAndEachAccumulationPolicy) {
         Strategy s = strategy(name, dtype);
         s.accumulation = 3;
         s.accumulation_policy = policy;
+        hashes.insert(run({Family::kGpt2, true, 3, s}).hash);
+        if (s.zero != 3) continue;
+        s.alias = Alias::kOn;
+        hashes.insert(run({Family::kGpt2, true, 3, s}).hash);
+        s.prefetch = 0;
+        s.recompute = Recompute::kFull;
         hashes.insert(run({Family::kGpt2, true, 3, s}).hash);
       }
       EXPECT_EQ(hashes.size(), 1U) << name_of(dtype) << " policy " << static_cast<int>(policy);

@@ -81,6 +81,8 @@ TEST(Trainer, AllStrategiesGiveTheSameBits) {
             Case c{.ranks = ranks, .steps = 4, .options = options_of(strategy, dtype)};
             c.options.strategy.prefetch = prefetch;
             c.options.strategy.recompute = recompute;
+            // One host: ZeRO-3 shares its parameters unless told not to.
+            c.options.strategy.alias = prefetch == 0 ? Alias::kAuto : Alias::kOff;
             const Trained run = train(c);
             if (hash.empty()) hash = run.hash;
             EXPECT_EQ(run.hash, hash) << strategy << ", " << ranks << " ranks, " << name_of(dtype) << ", prefetch " << prefetch << ", recompute "
@@ -261,8 +263,13 @@ TEST(Trainer, UnusedParameterStaysWhereItIs) {
 }
 
 TEST(Trainer, EvaluateIsTheMeanLossAndForwardTheOutput) {
-  on_ranks(2, [&](int rank, const Lanes& lanes) {
-    Trainer trainer(lanes, tied_chain(0.5), token_loss, options_of("zero3"));
+  for (const Alias alias : {Alias::kOn, Alias::kOff}) on_ranks(2, [&](int rank, const Lanes& lanes) {
+    TrainerOptions options = options_of("zero3");
+    options.strategy.alias = alias;
+    Trainer trainer(lanes, tied_chain(0.5), token_loss, options);
+    EXPECT_EQ(std::any_of(trainer.schedule().programs[0].ops.begin(), trainer.schedule().programs[0].ops.end(),
+                          [](const Op& op) { return op.kind == OpKind::kGather; }),
+              alias == Alias::kOff);
     const Batch batch = token_batch(6, 0);
     const Batch mine = share(batch, rank, 2);
     std::vector<Unit> reference = tied_chain(0.5);

@@ -246,6 +246,7 @@ TEST(Config, CrossChecksOfFinish) {
   EXPECT_TRUE(contains(finish({"model.heads=7"}, 1), "heads"));
   EXPECT_TRUE(contains(finish({"strategy.dp_shard=3"}, 2), "dp_shard"));
   EXPECT_TRUE(contains(finish({"strategy.offload=true"}, 2), "offload"));
+  EXPECT_TRUE(contains(finish({"strategy.alias=on", "strategy.name=zero2"}, 2), "strategy.alias"));
   EXPECT_TRUE(contains(finish({"strategy.tp=2"}, 2), "tp"));
   EXPECT_TRUE(contains(finish({}, 0), "ranks"));
   EXPECT_TRUE(contains(finish({"data.path=caf\xe9"}, 1), "caf\\xe9 is not UTF-8"));

@@ -63,7 +63,7 @@ std::vector<std::string> rank_command(const Arguments& arguments) {
   return command;
 }
 
-TrainConfig configure(const Arguments& arguments, int ranks) {
+TrainConfig configure(const Arguments& arguments, int ranks, int hosts) {
   std::vector<std::string> overrides;
   if (!arguments.strategy.empty()) overrides.push_back("strategy.name=" + arguments.strategy);
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
@@ -73,6 +73,7 @@ TrainConfig configure(const Arguments& arguments, int ranks) {
   config.resume = arguments.resume;
   config.device = arguments.device;
   config.ranks = ranks;
+  config.hosts = hosts;
   config.sample_tokens = arguments.sample;
   if (!arguments.memory_limit.empty()) config.memory_limit = parse_size(arguments.memory_limit);
   if (config.device != "cpu" && config.device != "cuda") throw bad_input("unknown device " + printable(config.device) + ".", "Use cpu or cuda.");
@@ -107,10 +108,10 @@ int train(const Arguments& arguments) {
                     "Leave --ranks out under a launcher.");
   }
   const int ranks = launched ? environment.ranks : std::max(1, arguments.ranks);
-  const TrainConfig config = configure(arguments, ranks);
-  if (config.device == "cuda") check_device(arguments, launched ? environment.local_ranks : ranks);
   RankEnvironment placed = environment;
   if (!launched) placed.ranks = placed.local_ranks = ranks;
+  const TrainConfig config = configure(arguments, ranks, launched ? environment.nodes : 1);
+  if (config.device == "cuda") check_device(arguments, placed.local_ranks);
   const ThreadChoice threads = choose_threads(config.threads, placed, usable_cores());
   const Prepared prepared = prepare(config, threads.threads);
   if (arguments.dry_run) {

@@ -143,6 +143,14 @@ class Communicator {
   [[nodiscard]] virtual void* allocate_shared(std::size_t bytes) = 0;
   virtual void free_shared(void* pointer) noexcept = 0;
 
+  /// True where all ranks are on one host, so that they can share one buffer.
+  [[nodiscard]] virtual bool one_host() const noexcept { return false; }
+  /// One buffer that all ranks read and write: it lies in the memory of rank `owner`, and each rank gets the address at which it sees it.
+  /// Who may touch what when is the callers' affair (barrier()). Contents are undefined. Each rank gives it back with free_shared(); the
+  /// memory goes when all have, or have died. Collective. Throws bad input where ranks are on several hosts, Mismatch when they disagree,
+  /// Failed on every rank when the owner has no room.
+  [[nodiscard]] virtual void* allocate_group_shared(std::size_t bytes, int owner);
+
   // Single-part forms.
   Work all_reduce(ConstBuffer in, Buffer out, std::size_t count, Reduction op = Reduction::kSum, CallOptions options = {}) {
     const ReducePart part{in, out, count};

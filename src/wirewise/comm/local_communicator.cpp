@@ -1,11 +1,16 @@
 #include "wirewise/comm/local_communicator.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <new>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "wirewise/base/error.h"
+#include "wirewise/base/units.h"
 #include "wirewise/comm/message_operation.h"
 #include "wirewise/comm/move_operation.h"
 #include "wirewise/comm/reduce_operation.h"
@@ -54,6 +59,7 @@ LocalCommunicator::LocalCommunicator(Link link, CommunicatorOptions options)
 LocalCommunicator::~LocalCommunicator() {
   group_->close();
   for (void* const pointer : allocated_) group_->context().arena.free(pointer);
+  for (const auto& [pointer, shared] : group_shared_) give_back(pointer, shared);
 }
 
 void LocalCommunicator::check_rank(int r, const char* what, const char* operation) const {
@@ -385,11 +391,86 @@ void* LocalCommunicator::allocate_shared(std::size_t bytes) {
 }
 
 void LocalCommunicator::free_shared(void* pointer) noexcept {
+  std::optional<GroupShared> shared;
   {
     const std::lock_guard lock(mutex_);
-    if (allocated_.erase(pointer) == 0) return;
+    if (const auto found = group_shared_.find(pointer); found != group_shared_.end()) {
+      shared = found->second;
+      group_shared_.erase(found);
+    } else if (allocated_.erase(pointer) == 0) {
+      return;
+    }
   }
+  if (shared) return give_back(pointer, *shared);
   group_->context().arena.free(pointer);
+}
+
+void* LocalCommunicator::allocate_group_shared(std::size_t bytes, int owner) {
+  check_rank(owner, "owner", "allocate_group_shared");
+  using Mark = std::atomic<std::uint32_t>;
+  static_assert(Mark::is_always_lock_free);
+  const std::size_t marks_at = round_up(bytes, alignof(Mark));
+  const auto ranks = static_cast<std::size_t>(size());
+  Arena& arena = group_->context().arena;
+  void* memory = nullptr;
+  std::optional<Error> failure;
+  if (rank() == owner) {
+    group_->context().collect();
+    try {
+      memory = arena.allocate(marks_at + ranks * sizeof(Mark));
+      for (std::size_t r = 0; r < ranks; ++r) ::new (static_cast<std::byte*>(memory) + marks_at + r * sizeof(Mark)) Mark{0};
+    } catch (const Error& error) {
+      failure = error;
+    }
+  }
+  const std::uint64_t place = memory == nullptr ? 0 : static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - arena.base());
+  const std::array<std::int64_t, 3> mine{static_cast<std::int64_t>(bytes), owner, static_cast<std::int64_t>(place)};
+  std::vector<std::int64_t> all(mine.size() * ranks);
+  CallOptions call;
+  call.label = "allocate_group_shared";
+  try {
+    Communicator::all_gather({mine.data(), DType::kInt64}, {all.data(), DType::kInt64}, mine.size(), call).wait();
+    for (std::size_t r = 1; r < ranks; ++r) {
+      if (all[3 * r] == all[0] && all[3 * r + 1] == all[1]) continue;
+      throw Error(ErrorKind::kMismatch,
+                  "ranks disagree: in allocate_group_shared " + group_->name_of_rank(0) + " asks for " + std::to_string(all[0]) + " bytes of rank " +
+                      std::to_string(all[1]) + ", " + group_->name_of_rank(static_cast<int>(r)) + " for " + std::to_string(all[3 * r]) +
+                      " bytes of rank " + std::to_string(all[3 * r + 1]) + ".",
+                  "Call it with equal arguments on all ranks.");
+    }
+    if (failure) throw *failure;
+    if (all[3 * static_cast<std::size_t>(owner) + 2] == 0) {
+      throw Error(ErrorKind::kFailed,
+                  "shared memory: " + group_->name_of_rank(owner) + " has no room for " + format_bytes(bytes) + " that all ranks were to share.",
+                  "Free memory, use smaller buffers, or shard further.");
+    }
+  } catch (...) {
+    arena.free(memory);
+    throw;
+  }
+  std::byte* const seen = group_->at(owner, static_cast<std::uint64_t>(all[3 * static_cast<std::size_t>(owner) + 2]));
+  const std::lock_guard lock(mutex_);
+  group_shared_.emplace(seen, GroupShared{reinterpret_cast<Mark*>(seen + marks_at), owner});
+  return seen;
+}
+
+void LocalCommunicator::give_back(void* pointer, const GroupShared& shared) noexcept {
+  shared.given_back[rank()].store(1, std::memory_order_release);
+  if (shared.owner != rank()) return;
+  const Link& link = group_->link();
+  const auto unused = [marks = shared.given_back, size = link.size, liveness = link.liveness, numbers = link.liveness_ranks] {
+    const std::vector<int> dead = liveness ? liveness->dead() : std::vector<int>{};
+    for (int r = 0; r < size; ++r) {
+      if (marks[r].load(std::memory_order_acquire) != 0) continue;
+      if (std::find(dead.begin(), dead.end(), liveness ? numbers[static_cast<std::size_t>(r)] : -1) == dead.end()) return false;
+    }
+    return true;
+  };
+  try {
+    group_->context().free_when(unused, {pointer});
+  } catch (...) {
+    // It stays until the process ends.
+  }
 }
 
 }  // namespace wirewise::comm

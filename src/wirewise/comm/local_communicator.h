@@ -1,6 +1,8 @@
 // The communicator of ranks on one host: checks what callers pass, and turns calls into operations of its group.
 #pragma once
 
+#include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -37,6 +39,8 @@ class LocalCommunicator final : public Communicator {
   std::filesystem::path dump_flight(const std::filesystem::path& folder) override;
   [[nodiscard]] void* allocate_shared(std::size_t bytes) override;
   void free_shared(void* pointer) noexcept override;
+  [[nodiscard]] bool one_host() const noexcept override { return true; }
+  [[nodiscard]] void* allocate_group_shared(std::size_t bytes, int owner) override;
 
   [[nodiscard]] const std::shared_ptr<Group>& group() const noexcept { return group_; }
 
@@ -51,6 +55,14 @@ class LocalCommunicator final : public Communicator {
   std::shared_ptr<Group> group_;
   std::mutex mutex_;
   std::set<void*> allocated_;
+
+  /// A buffer of all ranks: a mark for each rank that has given it back stands behind its bytes.
+  struct GroupShared {
+    std::atomic<std::uint32_t>* given_back = nullptr;
+    int owner = 0;
+  };
+  void give_back(void* pointer, const GroupShared& shared) noexcept;
+  std::map<void*, GroupShared> group_shared_;
 };
 
 }  // namespace wirewise::comm

@@ -26,6 +26,7 @@ Schedule build_train_schedule(const Model& model, const Strategy& strategy, int 
                     "Build the model with BatchShape::separate_gradient.");
   }
   Program program = plain_train_program(model, strategy, options);
+  if (is_aliased(strategy)) program = alias(std::move(program));
   program = bucket(std::move(program), strategy.bucket);
   program = prefetch(std::move(program), strategy.prefetch);
   if (strategy.prefetch > 0) program = overlap(std::move(program));
@@ -36,7 +37,9 @@ Schedule build_train_schedule(const Model& model, const Strategy& strategy, int 
 
 Schedule build_forward_schedule(const Model& model, const Strategy& strategy, int ranks) {
   require_buildable(model, strategy, ranks);
-  Program program = prefetch(plain_forward_program(model, strategy), strategy.prefetch);
+  Program program = plain_forward_program(model, strategy);
+  if (is_aliased(strategy)) program = alias(std::move(program));
+  program = prefetch(std::move(program), strategy.prefetch);
   Schedule schedule = one_role(std::move(program), strategy, ranks, 1);
   check(schedule);
   return schedule;

@@ -49,6 +49,7 @@ void check(const Schedule& schedule) {
     check_sizes(program, schedule);
   }
   check_collectives(schedule);
+  check_aliases(schedule);
 }
 
 }  // namespace wirewise

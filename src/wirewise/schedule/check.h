@@ -27,6 +27,9 @@ void check_sizes(const Program& program, const Schedule& schedule);
 /// sizes; no cycle runs through several programs.
 void check_collectives(const Schedule& schedule);
 
+/// Aliased buffers: no rank writes its shard of one while a peer, at whatever speed, may read it, in this step or the one beside it.
+void check_aliases(const Schedule& schedule);
+
 /// "op 17 (backward, unit 3 segment 0, micro-batch 1)": errors name ops without a model.
 [[nodiscard]] std::string op_text(const Program& program, OpId id);
 

@@ -22,6 +22,9 @@ void require_strategy(const Strategy& s, int ranks) {
         "the strategy shards over " + std::to_string(s.dp_shard) + " ranks, but " + std::to_string(ranks) + " take part.",
         "Resolve the strategy for the ranks that run it.");
   }
+  if (s.alias == Alias::kOn && s.zero != 3) {
+    throw bad_input("strategy.alias on shares ZeRO-3's parameters, but strategy.zero is " + std::to_string(s.zero) + ".", "Set it to auto.");
+  }
   if (s.accumulation < 1) {
     throw bad_input("accumulation over " + std::to_string(s.accumulation) + " micro-batches is no step.", "Set it to 1 or more.");
   }

@@ -11,7 +11,7 @@ class Walk {
  public:
   explicit Walk(const Program& program) : program_(program) {
     for (const auto& buffer : program.buffers) {
-      if (buffer.persistent) live_[index(buffer.category)] += buffer.bytes;
+      if (buffer.persistent) live_[index(buffer.category)] += own_bytes(buffer);
     }
     record(-1);
     report_.live_after.reserve(program.ops.size());
@@ -24,7 +24,7 @@ class Walk {
   static std::size_t index(Category category) { return static_cast<std::size_t>(category); }
 
   Bytes& live_of(BufferId id) { return live_[index(program_.buffers[static_cast<std::size_t>(id)].category)]; }
-  [[nodiscard]] Bytes bytes_of(BufferId id) const { return program_.buffers[static_cast<std::size_t>(id)].bytes; }
+  [[nodiscard]] Bytes bytes_of(BufferId id) const { return own_bytes(program_.buffers[static_cast<std::size_t>(id)]); }
 
   [[nodiscard]] Bytes sum() const {
     Bytes total = 0;

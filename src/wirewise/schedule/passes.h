@@ -22,6 +22,11 @@ namespace wirewise {
 /// Moves each free of unreduced gradients behind the next unit, so that their reduction has one unit's time to finish.
 [[nodiscard]] Program overlap(Program program);
 
+/// Lets all ranks of a host use one buffer for each gathered group (ZeRO-3): the ranks' shards are its parts, so a step writes into it and
+/// nothing is gathered or freed. One barrier before the first step keeps a rank from writing what a peer still reads, one behind the
+/// last keeps it from reading what a peer has yet to write.
+[[nodiscard]] Program alias(Program program);
+
 /// A unit's run of compute ops for one micro-batch in one direction: first and last op.
 struct Visit {
   int unit = -1, micro_batch = -1;

@@ -28,7 +28,7 @@ inline constexpr int kCategories = 7;
 /// What a buffer is to the executor.
 enum class BufferRole : std::uint8_t {
   kParam,         // weights in the compute dtype: the whole group (zero 0-2) or this rank's shard (zero 3)
-  kFullParam,     // ZeRO-3: the gathered group, from gather to free
+  kFullParam,     // ZeRO-3: the gathered group, from gather to free; aliased: the group itself, once on the host
   kMaster,        // float32 master weights; absent where param_dtype is float32 (then kParam, or the rank's slice of it, is the master)
   kExpAvg,        // AdamW first moment
   kExpAvgSq,      // AdamW second moment
@@ -50,6 +50,7 @@ struct BufferInfo {
   Bytes bytes = 0;
   bool persistent = false;      // lives across steps; otherwise some op allocates and some op frees it
   bool shared = false;          // peers read it: allocate it where they can map it
+  bool aliased = false;         // one buffer for all ranks of the group, made of their shards: each rank writes its own and reads all
   int param_group = -1;
   int unit = -1, segment = -1;  // of boundaries and saved: the segment that writes them
   int micro_batch = -1;
@@ -115,8 +116,11 @@ struct TrainOptions {
 [[nodiscard]] Schedule build_forward_schedule(const Model& model, const Strategy& strategy, int ranks);
 
 /// Proves a schedule: collectives entered in one order with equal sizes by all their group, no cycle, nothing used before it is gathered or
-/// after it is freed, nothing leaked, nothing written while a pending collective may read it. Throws kFailed naming the op.
+/// after it is freed, nothing leaked, nothing written while a pending collective or a peer may read it. Throws kFailed naming the op.
 void check(const Schedule& schedule);
+
+/// What a rank is charged for a live buffer: nothing for an aliased one, as the ranks' shards, which are charged, are all of it.
+[[nodiscard]] inline Bytes own_bytes(const BufferInfo& buffer) { return buffer.aliased ? 0 : buffer.bytes; }
 
 /// Bytes by category at their peaks, and the peak of their sum with the op where it stands.
 struct MemoryReport {

@@ -96,6 +96,7 @@ Seconds Costs::step(const Program& program, const Op& op) const {
   double parameter_bytes = 0;  // relative to the float32 gradient's
   for (BufferId id : op.writes) {
     const auto& buffer = program.buffers.at(static_cast<std::size_t>(id));
+    if (buffer.aliased) continue;  // the parameters, seen whole
     has_master = has_master || buffer.role == BufferRole::kMaster;
     if (buffer.role == BufferRole::kParam) {
       parameter_bytes = static_cast<double>(size_of(buffer.dtype)) / static_cast<double>(size_of(DType::kFloat32));

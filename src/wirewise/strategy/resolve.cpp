@@ -150,6 +150,14 @@ void check_at_least(const std::string& key, int value, int least) {
                   "Set it to " + std::to_string(least) + " or more.");
 }
 
+/// The stage is known before the hosts are.
+void check_alias(const Strategy& s) {
+  if (s.alias != Alias::kOn || s.zero == 3) return;
+  throw bad_input("strategy.alias on: the ranks of a host share whole parameters that they hold in shards, but under " + name_of(s) +
+                      " each rank holds them whole.",
+                  "Use zero3, or set strategy.alias to auto.");
+}
+
 }  // namespace
 
 void resolve(Strategy& strategy, int ranks) {
@@ -164,6 +172,16 @@ void resolve(Strategy& strategy, int ranks) {
   check_dtype("buffer_dtype", strategy.buffer_dtype);
   fit_ranks(strategy, ranks);
   refuse_absent_features(strategy);
+  check_alias(strategy);
+}
+
+void resolve_alias(Strategy& strategy, int hosts) {
+  check_alias(strategy);
+  if (strategy.alias == Alias::kAuto) strategy.alias = strategy.zero == 3 && strategy.dp_shard > 1 && hosts == 1 ? Alias::kOn : Alias::kOff;
+  if (strategy.alias == Alias::kOn && hosts > 1) {
+    throw bad_input("strategy.alias on: one buffer for all ranks needs them on one host, but they are on " + std::to_string(hosts) + ".",
+                    "Set strategy.alias to auto or off.");
+  }
 }
 
 }  // namespace wirewise

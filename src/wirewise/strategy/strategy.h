@@ -15,6 +15,8 @@ enum class Recompute : std::uint8_t { kNone, kSelective, kFull };
 enum class Pipeline : std::uint8_t { kGpipe, k1F1B, kInterleaved, kZbH1 };
 /// How gradients of several micro-batches meet: summed on the rank and reduced once, or reduced for each micro-batch.
 enum class AccumulationPolicy : std::uint8_t { kLocalSum, kReduceEach };
+/// Whether the ranks of one host use one buffer of whole parameters under ZeRO-3, so that nothing is gathered.
+enum class Alias : std::uint8_t { kAuto, kOn, kOff };
 
 struct Strategy {
   int pp = 1;
@@ -33,6 +35,7 @@ struct Strategy {
   int prefetch = 1;              // units whose parameters are gathered ahead of use
   Bytes bucket = 0;              // smallest reduction in bytes: units join one call until it is reached; 0: a call a unit
   bool keep_after_forward = false;  // ZeRO-3: gathered parameters stay until backward
+  Alias alias = Alias::kAuto;       // kAuto until resolve_alias() has decided; schedules are aliased where it is kOn
   bool offload = false;
   int accumulation = 1;
   AccumulationPolicy accumulation_policy = AccumulationPolicy::kLocalSum;
@@ -48,6 +51,12 @@ void apply_name(Strategy& strategy, const std::string& name);
 /// Fills dp_shard -1, then checks degrees against `ranks` and refuses, each with its remedy, whatever this build can't run
 /// (tp, pp, cp, ep, offload, selective recompute, replicated sharding …).
 void resolve(Strategy& strategy, int ranks);
+
+/// Decides `alias` of a resolved strategy whose ranks are on `hosts` hosts: kAuto becomes kOn for ZeRO-3 over several ranks of one host, else
+/// kOff. kOn is refused, with the reason, where it can't be.
+void resolve_alias(Strategy& strategy, int hosts);
+/// Whether schedules of this strategy share parameters: on one rank there is nobody to share with.
+[[nodiscard]] inline bool is_aliased(const Strategy& strategy) { return strategy.alias == Alias::kOn && strategy.zero == 3 && strategy.dp_shard > 1; }
 
 /// Where ranks sit: outermost first pp, dp_replicate, dp_shard, cp, tp.
 class Mesh {

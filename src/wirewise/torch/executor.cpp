@@ -108,7 +108,10 @@ Executor::Executor(const Model& model, const Program& program, const SegmentTabl
         param_buffer_[at(buffer.param_group)] = id;
         if (weights_buffer_[at(buffer.param_group)] < 0) weights_buffer_[at(buffer.param_group)] = id;
         break;
-      case BufferRole::kFullParam: weights_buffer_[at(buffer.param_group)] = id; break;
+      case BufferRole::kFullParam:
+        weights_buffer_[at(buffer.param_group)] = id;
+        if (buffer.aliased) tensors_[i] = group.full;
+        break;
       case BufferRole::kReducedGrad: reduced_buffer_[at(buffer.param_group)] = id; break;
       default: break;
     }
@@ -149,6 +152,11 @@ at::Tensor Executor::logits(const MicroBatch& batch) {
 void Executor::run(std::span<const MicroBatch> batches) {
   const at::NoGradGuard no_grad;
   batches_ = batches;
+  if (state_.take_unmet()) {
+    CallOptions options;
+    options.label = "barrier behind the loading of weights";
+    lanes_.control->barrier(options).wait();
+  }
   timeline_.ops.assign(program_.ops.size(), {});
   const Seconds begin = now();
   if (clock_) clock_->begin();
@@ -210,7 +218,7 @@ void Executor::execute(OpId id, const Op& op) {
     case OpKind::kClip: clip(op); break;
     case OpKind::kStep: step(op); break;
     case OpKind::kReport: report(); break;
-    case OpKind::kBarrier: lanes_.control->barrier().wait(); break;
+    case OpKind::kBarrier: lanes_.control->barrier(call_options(op)).wait(); break;
   }
 }
 

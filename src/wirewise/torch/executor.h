@@ -117,7 +117,7 @@ class Executor {
 
   std::vector<at::Tensor> tensors_;                 // by buffer
   std::vector<Saved> saved_;                        // by buffer
-  std::vector<BufferId> weights_buffer_;            // by group: the buffer that holds whole weights now (kParam, or kFullParam while gathered)
+  std::vector<BufferId> weights_buffer_;            // by group: the buffer that holds whole weights (kParam, or kFullParam where it is gathered or aliased)
   std::vector<BufferId> param_buffer_, reduced_buffer_;  // by group
   std::vector<Pending> pending_;
   Timeline timeline_;

@@ -45,20 +45,34 @@ std::vector<Lanes> make_thread_lanes(int size, std::chrono::milliseconds timeout
   return lanes;
 }
 
-at::Tensor empty_shared(const std::shared_ptr<Communicator>& communicator, std::uint64_t elements, DType dtype, Category category,
-                        c10::Device device) {
-  const std::size_t bytes = elements * size_of(dtype);
-  void* data = communicator->allocate_shared(bytes);
-  // What comes from a device's allocator is counted there.
-  const bool counted = device.is_cpu();
-  if (counted) memory::add_external(category, bytes);
+namespace {
+
+/// Shared memory as a tensor, which gives it back; `counted` bytes of it are this rank's. What comes from a device's allocator is counted there.
+at::Tensor tensor_over(void* data, const std::shared_ptr<Communicator>& communicator, std::uint64_t elements, DType dtype, Category category,
+                       Bytes counted, c10::Device device) {
+  if (!device.is_cpu()) counted = 0;
+  memory::add_external(category, counted);
   return at::from_blob(
       data, {static_cast<std::int64_t>(elements)},
-      [communicator, bytes, category, counted](void* pointer) {
-        if (counted) memory::remove_external(category, bytes);
+      [communicator, counted, category](void* pointer) {
+        memory::remove_external(category, counted);
         communicator->free_shared(pointer);
       },
       at::TensorOptions().dtype(to_scalar_type(dtype)).device(device), device);
+}
+
+}  // namespace
+
+at::Tensor empty_shared(const std::shared_ptr<Communicator>& communicator, std::uint64_t elements, DType dtype, Category category,
+                        c10::Device device) {
+  const Bytes bytes = elements * size_of(dtype);
+  return tensor_over(communicator->allocate_shared(bytes), communicator, elements, dtype, category, bytes, device);
+}
+
+at::Tensor empty_group_shared(const std::shared_ptr<Communicator>& communicator, std::uint64_t elements, DType dtype, Category category, int owner) {
+  const Bytes bytes = elements * size_of(dtype);
+  void* data = communicator->allocate_group_shared(bytes, owner);
+  return tensor_over(data, communicator, elements, dtype, category, bytes / static_cast<Bytes>(communicator->size()), c10::kCPU);
 }
 
 }  // namespace wirewise

@@ -45,4 +45,9 @@ struct Lanes {
 [[nodiscard]] at::Tensor empty_shared(const std::shared_ptr<Communicator>& communicator, std::uint64_t elements, DType dtype,
                                       Category category, c10::Device device = c10::DeviceType::CPU);
 
+/// A flat tensor of `elements` that all ranks of the communicator share: it lies in rank `owner`'s memory. Each rank counts the bytes of an
+/// equal part of it under `category`, so that over all ranks it counts once. Collective.
+[[nodiscard]] at::Tensor empty_group_shared(const std::shared_ptr<Communicator>& communicator, std::uint64_t elements, DType dtype,
+                                            Category category, int owner);
+
 }  // namespace wirewise

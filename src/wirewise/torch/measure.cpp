@@ -113,7 +113,7 @@ MeasuredCosts measure_costs(const Model& model, const Strategy& strategy, const 
   const DType grad = model.batch.separate_gradient ? DType::kFloat32 : param;
   CallOptions on_wait;
   on_wait.progress = CallOptions::Progress::kOnWait;
-  if (ranks > 1) {
+  if (ranks > 1 && !is_aliased(strategy)) {
     at_two_sizes(OpKind::kGather, size_of(param), [&](std::uint64_t elements) {
       at::Tensor shard = empty_shared(lanes.gather, elements / ranks, param, Category::kTemporaries, lanes.device);
       at::Tensor full = at::empty({static_cast<std::int64_t>(elements)}, shard.options());
@@ -164,6 +164,9 @@ MeasuredCosts measure_costs(const Model& model, const Strategy& strategy, const 
   });
   costs.by_bytes[OpKind::kTokenCount] = {scalar, 0};
   costs.by_bytes[OpKind::kReport] = {scalar, 0};
+  if (is_aliased(strategy)) {
+    costs.by_bytes[OpKind::kBarrier] = {timed(lanes, [&] { lanes.control->barrier(on_wait).wait(); }), 0};
+  }
   memory::release_cached();
   return costs;
 }

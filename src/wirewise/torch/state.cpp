@@ -29,13 +29,21 @@ void draw(std::uint64_t seed, const TensorShape& tensor, std::uint64_t begin, st
 ModelState::ModelState(const Model& model, const Strategy& strategy, const Program& program, const Lanes& lanes)
     : groups(model.groups.size()), model_(model), rank_(lanes.rank()), shards_(lanes.size()) {
   for (const BufferInfo& buffer : program.buffers) {
-    if (!buffer.persistent || buffer.param_group < 0) continue;
+    if (!buffer.aliased) continue;
+    // Owners take turns, so that each rank's memory holds its share.
+    groups[static_cast<std::size_t>(buffer.param_group)].full = empty_group_shared(
+        lanes.gather, buffer.bytes / size_of(buffer.dtype), buffer.dtype, Category::kParams, buffer.param_group % shards_);
+  }
+  for (const BufferInfo& buffer : program.buffers) {
+    if (!buffer.persistent || buffer.aliased || buffer.param_group < 0) continue;
     GroupState& group = groups[static_cast<std::size_t>(buffer.param_group)];
     const std::uint64_t elements = buffer.bytes / size_of(buffer.dtype);
     const std::uint64_t padded = model.groups[static_cast<std::size_t>(buffer.param_group)].padded;
     const std::uint64_t begin = elements == padded ? 0 : elements * static_cast<std::uint64_t>(rank_);
     at::Tensor flat;
-    if (buffer.shared) {
+    if (buffer.role == BufferRole::kParam && group.full.defined()) {
+      flat = group.full.narrow(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(elements));
+    } else if (buffer.shared) {
       flat = empty_shared(lanes.gather, elements, buffer.dtype, buffer.category, lanes.device);
     } else {
       const memory::Scope scope(buffer.category);
@@ -101,6 +109,7 @@ void ModelState::initialize(std::uint64_t seed) {
 void ModelState::load(const Source& weights, const Source& exp_avg, const Source& exp_avg_sq) {
   for (std::size_t i = 0; i < groups.size(); ++i) {
     GroupState& group = groups[i];
+    unmet_ = unmet_ || group.full.defined();
     const int index = static_cast<int>(i);
     const bool own_master = group.master.scalar_type() != group.param.scalar_type();
     if (own_master) {

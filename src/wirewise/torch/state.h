@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "wirewise/model/model.h"
@@ -15,6 +16,7 @@ namespace wirewise {
 
 struct GroupState {
   at::Tensor param;         // compute dtype: the whole group (zero 0-2) or this rank's shard (zero 3)
+  at::Tensor full;          // aliased: the whole group, of which param is this rank's part; else undefined
   at::Tensor master;        // float32: elements [master_begin, master_begin + master.numel()) of the group; may share param's storage
   at::Tensor exp_avg;       // as master; undefined without moments
   at::Tensor exp_avg_sq;
@@ -33,10 +35,12 @@ struct OwnedRange {
 
 class ModelState {
  public:
-  /// Allocates the persistent buffers of `program` for this rank; contents are undefined until initialize or load.
+  /// Allocates the persistent buffers of `program` for this rank; contents are undefined until initialize or load. Collective where buffers
+  /// are aliased.
   ModelState(const Model& model, const Strategy& strategy, const Program& program, const Lanes& lanes);
 
-  /// Draws initial weights by (seed, tensor name, element) and zeroes the moments. Each rank draws only what it holds.
+  /// Draws initial weights by (seed, tensor name, element) and zeroes the moments. Each rank draws only what it holds. Not while a peer may run
+  /// a program: it may share this rank's weights.
   void initialize(std::uint64_t seed);
 
   /// Fills elements [begin, begin + length) of a float32 tensor.
@@ -52,6 +56,9 @@ class ModelState {
   /// SHA-256 of the full float32 weights in name order; the same on every rank. Collective.
   [[nodiscard]] std::string weights_sha256(const Lanes& lanes) const;
 
+  /// True once after weights changed outside of a step where ranks share them: nobody may read them before all ranks have met.
+  [[nodiscard]] bool take_unmet() noexcept { return std::exchange(unmet_, false); }
+
   std::vector<GroupState> groups;
 
  private:
@@ -62,6 +69,7 @@ class ModelState {
   const Model& model_;
   int rank_ = 0;
   int shards_ = 1;
+  bool unmet_ = false;
 };
 
 }  // namespace wirewise

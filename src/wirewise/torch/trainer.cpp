@@ -37,7 +37,7 @@ Lanes join_lanes(const World& world, std::chrono::milliseconds timeout) {
 Bytes persistent_bytes(const Program& program) {
   Bytes bytes = 0;
   for (const BufferInfo& buffer : program.buffers) {
-    if (buffer.persistent) bytes += buffer.bytes;
+    if (buffer.persistent) bytes += own_bytes(buffer);
   }
   return bytes;
 }
@@ -58,7 +58,7 @@ std::vector<std::string> describe_for_peers(const Model& model, const TrainerOpt
   lines.push_back("strategy " + name_of(s) + ", " + std::string(name_of(s.param_dtype)) + " reduced in " + std::string(name_of(s.reduce_dtype)) +
                   ", accumulation " + std::to_string(s.accumulation) + (s.accumulation_policy == AccumulationPolicy::kLocalSum ? "" : " reducing each") +
                   ", prefetch " + std::to_string(s.prefetch) + ", bucket " + std::to_string(s.bucket) + (s.recompute == Recompute::kFull ? ", recompute" : "") +
-                  (s.keep_after_forward ? ", keep after forward" : ""));
+                  (s.keep_after_forward ? ", keep after forward" : "") + (is_aliased(s) ? ", aliased" : ""));
   lines.push_back((o.adamw ? "AdamW " : "SGD ") + std::to_string(o.beta1) + " " + std::to_string(o.beta2) + " " + std::to_string(o.epsilon) + " " +
                   std::to_string(o.weight_decay) + ", lr " + std::to_string(options.lr) + ", clip " + std::to_string(options.clip));
   return lines;
@@ -129,6 +129,7 @@ class Trainer::Impl {
     if (!loss) throw bad_input("the trainer has no loss function.", "Pass a function of output and targets.");
     if (!(options_.lr >= 0) || !(options_.clip >= 0)) throw bad_input("lr or clip is negative.", "Use 0 or more.");
     resolve(options_.strategy, lanes_.size());
+    resolve_alias(options_.strategy, lanes_.gather->one_host() ? 1 : 2);  // how many more makes no difference
     parameters_ = parameters_of(units_);
     batch_.sequence = 1;
     batch_.param_dtype = options_.strategy.param_dtype;

@@ -62,6 +62,7 @@ struct TrainConfig {
   bool resume = false;
   std::string device = "cpu";
   int ranks = 1;
+  int hosts = 1;                       // that the ranks are on, as the launcher says
   std::optional<Bytes> memory_limit;   // --memory-limit, of one rank
   std::int64_t sample_tokens = 0;      // bytes of text to generate at the end
 };

@@ -302,6 +302,8 @@ void add_strategy(std::vector<Key>& keys) {
   keys.push_back(integer<int>("strategy.prefetch", [](C& c) -> int& { return c.strategy.prefetch; }, 0, kMostInt));
   keys.push_back(strategy_bucket());
   keys.push_back(boolean("strategy.keep_after_forward", [](C& c) -> bool& { return c.strategy.keep_after_forward; }));
+  keys.push_back(choice<Alias>("strategy.alias", [](C& c) -> Alias& { return c.strategy.alias; },
+                               {{"auto", Alias::kAuto}, {"on", Alias::kOn}, {"off", Alias::kOff}}));
   keys.push_back(boolean("strategy.offload", [](C& c) -> bool& { return c.strategy.offload; }));
   keys.push_back(choice<AccumulationPolicy>(
       "strategy.accumulation_policy", [](C& c) -> AccumulationPolicy& { return c.strategy.accumulation_policy; },

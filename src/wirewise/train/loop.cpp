@@ -161,7 +161,7 @@ class Run {
         lanes_(join(rank, config_.out)),
         data_(open_data(config_)),
         segments_(make_segment_table(prepared.model)),
-        state_(prepared.model, config_.strategy, prepared.train.programs.front(), lanes_),
+        state_(prepared.model, prepared.train.strategy, prepared.train.programs.front(), lanes_),
         train_(prepared.model, prepared.train.programs.front(), segments_, state_, lanes_, optimizer_of(config_)),
         forward_(prepared.model, prepared.forward.programs.front(), segments_, state_, lanes_, {}),
         scaler_(config_) {}
@@ -248,7 +248,7 @@ class Run {
     rates_.flops_per_second = measure_flops(config_.strategy.param_dtype, lanes_);
     rates_.provenance = Provenance::kMeasured;
     predicted_ = simulate(prepared_.train, prepared_.model, one_host(lanes_.size()), rates_,
-                          measure_costs(prepared_.model, config_.strategy, segments_, lanes_, optimizer_of(config_)));
+                          measure_costs(prepared_.model, prepared_.train.strategy, segments_, lanes_, optimizer_of(config_)));
   }
 
   [[nodiscard]] MicroBatch micro_batch_at(const Sampler& sampler, std::uint64_t first) const {

@@ -25,7 +25,14 @@ Prepared prepare(const TrainConfig& finished, int threads) {
   Prepared prepared;
   prepared.config = finished;
   prepared.threads = threads;
-  const Strategy& strategy = finished.strategy;
+  Strategy strategy = finished.strategy;
+  if (finished.device != "cpu") {
+    if (strategy.alias == Alias::kOn) {
+      throw bad_input("strategy.alias on: parameters in the memory of a GPU can't be one buffer for all ranks.", "Set strategy.alias to auto or off.");
+    }
+    strategy.alias = Alias::kOff;
+  }
+  resolve_alias(strategy, finished.hosts);
   BatchShape batch;
   batch.micro_batch = finished.micro_batch;
   batch.sequence = finished.sequence;
@@ -55,8 +62,9 @@ std::string dry_run_text(const Prepared& prepared) {
   const TrainConfig& config = prepared.config;
   std::string text = fmt::format("model      {} parameters in {} units, {} parameter groups\n", prepared.model.parameters(),
                                  prepared.model.units.size(), prepared.model.groups.size());
-  text += fmt::format("strategy   {} over {} rank{}, param {}, reduce {}\n", name_of(config.strategy), config.ranks, config.ranks == 1 ? "" : "s",
-                      name_of(config.strategy.param_dtype), name_of(config.strategy.reduce_dtype));
+  text += fmt::format("strategy   {} over {} rank{}, param {}, reduce {}{}\n", name_of(config.strategy), config.ranks, config.ranks == 1 ? "" : "s",
+                      name_of(config.strategy.param_dtype), name_of(config.strategy.reduce_dtype),
+                      is_aliased(prepared.train.strategy) ? ", parameters once on the host (alias)" : "");
   text += fmt::format("batch      {} = micro-batch {} x accumulation {} x {} ranks, sequence {}, {} tokens a step\n", config.global_batch,
                       config.micro_batch, config.accumulation, config.ranks, config.sequence, config.global_batch * config.sequence);
   text += fmt::format("threads    {} a rank\n\nunits\n", prepared.threads);
@@ -103,6 +111,7 @@ std::string dry_run_json(const Prepared& prepared) {
   line["event"] = "dry_run";
   line["parameters"] = prepared.model.parameters();
   line["strategy"] = name_of(prepared.config.strategy);
+  line["alias"] = is_aliased(prepared.train.strategy);
   line["ranks"] = prepared.config.ranks;
   for (const UnitShape& unit : prepared.model.units) line["units"].push_back(unit.name);
   for (const Program& role : prepared.train.programs) {

@@ -9,7 +9,7 @@
 namespace wirewise {
 
 struct Prepared {
-  TrainConfig config;        // finished
+  TrainConfig config;        // finished; what strategy.alias auto comes to is in the schedules' strategy
   int threads = 1;           // intra-op threads a rank
   Model model;
   Schedule train;
