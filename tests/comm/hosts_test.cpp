@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -136,6 +137,29 @@ TEST_F(AcrossHosts, CollectivesGiveTheSumsOfTheirRanks) {
     expect_all_ok(run_hosts(hosts, every_collective));
     if (HasFailure()) return;
   }
+}
+
+TEST_F(AcrossHosts, AReceiveFromAnyRankTakesThoseOfBothHosts) {
+  expect_all_ok(run_hosts({0, 0, 1, 1}, [](Communicator& comm) {
+    // Small ones travel with their header, large ones after it.
+    for (const std::size_t count : {std::size_t{1}, std::size_t{100'000}}) {
+      std::vector<float> data(count, static_cast<float>(comm.rank()));
+      if (comm.rank() == 1) {
+        std::set<int> senders;
+        for (int i = 0; i < 3; ++i) {
+          Work work = comm.recv({data.data(), DType::kFloat32}, count, kAnySource, 7);
+          work.wait();
+          EXPECT_TRUE(senders.insert(work.source()).second);
+          EXPECT_EQ(data.back(), static_cast<float>(work.source()));
+        }
+        EXPECT_EQ(senders, (std::set<int>{0, 2, 3}));
+      } else {
+        comm.send({data.data(), DType::kFloat32}, count, 1, 7).wait();
+      }
+      comm.barrier().wait();
+    }
+    return std::string();
+  }));
 }
 
 TEST_F(AcrossHosts, BackgroundOperationsCompleteWithoutAWaiter) {

@@ -58,6 +58,8 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   /// For callers that wait for several things: sleeps until a peer moved something since bell() was read, or the time is over.
   [[nodiscard]] std::uint32_t bell() const noexcept { return control_.rank(rank()).doorbell.load(); }
   void sleep(std::uint32_t bell, std::chrono::nanoseconds most) noexcept;
+  /// The rank of a message of this tag that has come and that no receive waits for.
+  [[nodiscard]] std::optional<int> probe(std::int32_t tag);
   /// From here on this group serves a communicator across hosts, whose ranks `members` are this host's: errors name those, and calls by
   /// their labels alone.
   void serve(const std::vector<RankIdentity>& identities, const std::vector<int>& members);

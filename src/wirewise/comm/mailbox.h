@@ -48,6 +48,11 @@ struct Mailboxes {
     std::uint64_t next_send = 0;
     std::uint64_t next_seen = 0;
     std::map<std::int32_t, Tag> tags;
+
+    /// Takes notice of the messages that have come.
+    void look(Channel& channel) {
+      for (; channel.slot(next_seen).posted.load() == next_seen + 1; ++next_seen) tags[channel.slot(next_seen).tag].unmatched.push_back(next_seen);
+    }
   };
   explicit Mailboxes(int size) : boxes(static_cast<std::size_t>(size)) {}
   [[nodiscard]] Box& of(int peer) noexcept { return boxes[static_cast<std::size_t>(peer)]; }

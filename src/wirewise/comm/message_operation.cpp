@@ -104,10 +104,29 @@ bool SendOperation::step() {
   return moved;
 }
 
+std::optional<int> Group::probe(std::int32_t tag) {
+  const std::lock_guard lock(drive_mutex_);
+  for (int r = 0; r < size(); ++r) {
+    const std::uint64_t place = control_.channel(r, rank()).load();
+    if (place == 0) continue;
+    auto& channel = *reinterpret_cast<Channel*>(at(r, place));
+    Mailboxes::Box& box = mailboxes_.of(r);
+    box.look(channel);
+    const auto queue = box.tags.find(tag);
+    if (queue != box.tags.end() && queue->second.waiting.empty() && !queue->second.unmatched.empty()) return r;
+  }
+  return std::nullopt;
+}
+
 RecvOperation::RecvOperation(std::shared_ptr<Group> owner, const Fingerprint& print, CallOptions options, void* data)
     : State(std::move(owner), print, std::move(options)),
       data_(static_cast<std::byte*>(data)),
       bytes_(print.count * size_of(print.in)) {}
+
+int RecvOperation::source() const noexcept {
+  const int r = fingerprint.root;
+  return r < 0 ? r : group->link().identities[static_cast<std::size_t>(r)].number;
+}
 
 std::vector<Missing> RecvOperation::missing() const {
   if (fingerprint.root != kAnySource) return {{fingerprint.root, index_.has_value()}};
@@ -154,10 +173,7 @@ bool RecvOperation::match(int source) {
   Channel* const channel = channel_from(source);
   if (channel == nullptr) return false;
   Mailboxes::Box& box = group->mailboxes().of(source);
-  while (channel->slot(box.next_seen).posted.load() == box.next_seen + 1) {
-    box.tags[channel->slot(box.next_seen).tag].unmatched.push_back(box.next_seen);
-    ++box.next_seen;
-  }
+  box.look(*channel);
   Mailboxes::Tag& queue = box.tags[tag()];
   if (queue.waiting.front() != this || queue.unmatched.empty()) return false;
   take(source, *channel);

@@ -43,7 +43,7 @@ class RecvOperation final : public Work::State {
   bool step() override;
   [[nodiscard]] bool retired() const noexcept override { return reached(Level::kComplete); }
   [[nodiscard]] std::vector<Missing> missing() const override;
-  [[nodiscard]] int source() const noexcept override { return fingerprint.root; }
+  [[nodiscard]] int source() const noexcept override;
   [[nodiscard]] bool collective() const noexcept override { return false; }
 
  private:

@@ -37,6 +37,9 @@ class Network {
   /// `peer` may be kAnyPeer. A message of fewer bytes is received and tells so; a longer one fails the transfer, naming both sizes.
   [[nodiscard]] virtual std::unique_ptr<Transfer> recv(int peer, std::uint64_t tag, void* data, std::size_t bytes) = 0;
 
+  /// The sender of a message of this tag that has come and that no receive has taken; kAnyPeer: none.
+  [[nodiscard]] virtual int probe(std::uint64_t tag) = 0;
+
   /// Advances what is in flight. True when anything moved.
   virtual bool progress() = 0;
   /// Sleeps until something may have moved, wake() was called, or the time is over.

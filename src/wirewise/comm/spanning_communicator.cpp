@@ -20,7 +20,15 @@ SpanningCommunicator::SpanningCommunicator(HostMap hosts, int rank, std::vector<
                                            FlightTicket flight, CommunicatorOptions options)
     : group_(std::make_shared<SpanningGroup>(std::move(hosts), rank, std::move(identities), std::move(local), std::move(wires),
                                              std::move(flight), std::move(options))),
-      make_end_(std::move(make_end)) {}
+      make_end_(std::move(make_end)) {
+  // Connections are made with the first message: here, where a host that can't be reached is an error of the start, and so that none is
+  // half made when a call fails.
+  CallOptions call;
+  call.label = "start of " + group_->options().name;
+  call.progress = CallOptions::Progress::kOnWait;
+  barrier(call).wait();
+  group_->count_from_here();
+}
 
 SpanningCommunicator::~SpanningCommunicator() { group_->close(); }
 
@@ -124,7 +132,7 @@ Work SpanningCommunicator::send(ConstBuffer in, std::size_t count, int peer, int
 
 Work SpanningCommunicator::recv(Buffer out, std::size_t count, int peer, int tag, CallOptions options) {
   const Fingerprint print = check_message(caller_of(*group_), Operation::kRecv, out, count, peer, tag, options);
-  if (is_here(peer)) return group_->local().recv(out, count, group_->hosts().place_of(peer), tag, local_options(print, std::move(options)));
+  if (peer != kAnySource && is_here(peer)) return group_->local().recv(out, count, group_->hosts().place_of(peer), tag, local_options(print, std::move(options)));
   return group_->issue(std::make_shared<SpanningRecv>(group_, print, std::move(options), out.data));
 }
 

@@ -45,14 +45,6 @@ SpanningGroup::SpanningGroup(HostMap hosts, int rank, std::vector<RankIdentity> 
   call.progress = CallOptions::Progress::kOnWait;
   local_->broadcast({&offset, DType::kInt64}, 1, 0, call).wait();
   board_ = reinterpret_cast<Entered*>(group.at(0, offset));
-  if (!flight_.recorder) return;
-  std::vector<FlightMember> members;
-  for (int r = 0; r < size(); ++r) {
-    const RankIdentity& identity = identities_[static_cast<std::size_t>(r)];
-    members.push_back({flight_.job_rank(r), identity.host, identity.pid});
-  }
-  flight_id_ = flight_.recorder->add(options_.name, rank_, std::move(members));
-  if (!options_.flight_dir.empty()) flight_.recorder->set_folder(options_.flight_dir);
 }
 
 SpanningGroup::~SpanningGroup() { close(); }
@@ -98,6 +90,20 @@ Work SpanningGroup::issue(std::shared_ptr<SpanningOperation> operation) {
     thread_wanted_.notify_all();
   }
   return Work(std::move(operation));
+}
+
+void SpanningGroup::count_from_here() {
+  const std::lock_guard lock(issue_mutex_);
+  next_sequence_ = 0;
+  board_[place()].calls.store(0);
+  if (!flight_.recorder) return;
+  std::vector<FlightMember> members;
+  for (int r = 0; r < size(); ++r) {
+    const RankIdentity& identity = identities_[static_cast<std::size_t>(r)];
+    members.push_back({flight_.job_rank(r), identity.host, identity.pid});
+  }
+  flight_id_ = flight_.recorder->add(options_.name, rank_, std::move(members));
+  if (!options_.flight_dir.empty()) flight_.recorder->set_folder(options_.flight_dir);
 }
 
 // --- driving

@@ -62,6 +62,9 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
 
   [[nodiscard]] const FlightTicket& flight() const noexcept { return flight_; }
 
+  /// The next call is number 0, and the first to be recorded. Where nothing is in flight.
+  void count_from_here();
+
   Work issue(std::shared_ptr<SpanningOperation> operation);
   void wait(SpanningOperation& operation, Level level);
   bool test(SpanningOperation& operation);

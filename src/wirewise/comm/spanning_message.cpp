@@ -36,7 +36,34 @@ void SpanningSend::begin() {
 SpanningRecv::SpanningRecv(std::shared_ptr<SpanningGroup> owner, const Fingerprint& print, CallOptions options, void* data)
     : SpanningMessage(std::move(owner), print, std::move(options)), data_(static_cast<std::byte*>(data)) {}
 
+std::vector<Missing> SpanningMessage::missing() const {
+  if (fingerprint.root != kAnySource) return {{fingerprint.root, false}};
+  std::vector<Missing> all;
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank()) all.push_back({r, false});
+  }
+  return all;
+}
+
 void SpanningRecv::begin() {
+  if (fingerprint.root != kAnySource) return receive();
+  until([this] { return find_source(); });
+}
+
+bool SpanningRecv::find_source() {
+  if (const auto at_place = owner().local_group()->probe(static_cast<std::int32_t>(fingerprint.hash))) {
+    fingerprint.root = member(*at_place);
+    local(owner().local().recv({data_, fingerprint.in}, fingerprint.count, *at_place, static_cast<std::int32_t>(fingerprint.hash), inner_options()));
+    return true;
+  }
+  const int peer = owner().network().probe(tag_of(kHeaderClass, fingerprint));
+  if (peer == kAnyPeer) return false;
+  fingerprint.root = peer;
+  receive();
+  return true;
+}
+
+void SpanningRecv::receive() {
   struct Incoming {
     std::vector<std::byte> header = std::vector<std::byte>(sizeof(Header) + kInlineBytes);
     std::unique_ptr<Transfer> transfer;  // after the header: it writes there

@@ -14,7 +14,7 @@ class SpanningMessage : public SpanningOperation {
  public:
   using SpanningOperation::SpanningOperation;
   [[nodiscard]] bool collective() const noexcept override { return false; }
-  [[nodiscard]] std::vector<Missing> missing() const override { return {{fingerprint.root, false}}; }
+  [[nodiscard]] std::vector<Missing> missing() const override;
 };
 
 class SpanningSend final : public SpanningMessage {
@@ -29,10 +29,15 @@ class SpanningSend final : public SpanningMessage {
 
 class SpanningRecv final : public SpanningMessage {
  public:
+  /// The fingerprint's root may be kAnySource: then ranks of this host send, too.
   SpanningRecv(std::shared_ptr<SpanningGroup> owner, const Fingerprint& print, CallOptions options, void* data);
+  [[nodiscard]] int source() const noexcept override { return fingerprint.root; }
 
  private:
   void begin() override;
+  /// Looks for a message of any rank, and begins to receive it. True when there was one.
+  bool find_source();
+  void receive();
   std::byte* data_;
 };
 

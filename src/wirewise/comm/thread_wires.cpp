@@ -136,6 +136,13 @@ class ThreadNetwork final : public Network {
   std::unique_ptr<Transfer> recv(int peer, std::uint64_t tag, void* data, std::size_t bytes) override {
     return std::make_unique<ReceiveTransfer>(middle_, rank_, ThreadSwitch::Receive{peer, tag, static_cast<std::byte*>(data), bytes});
   }
+  int probe(std::uint64_t tag) override {
+    const std::lock_guard lock(middle_->mutex);
+    for (const ThreadSwitch::Message& message : middle_->of(rank_).unexpected) {
+      if (message.tag == tag) return message.source;
+    }
+    return kAnyPeer;
+  }
   bool progress() override {
     const std::lock_guard lock(middle_->mutex);
     return std::exchange(seen_, middle_->of(rank_).moved) != middle_->of(rank_).moved;

@@ -112,6 +112,7 @@ UcxLibrary load_ucx() {
   find(ucp, "ucp_am_send_nbx", library.am_send_nbx);
   find(ucp, "ucp_tag_send_nbx", library.tag_send_nbx);
   find(ucp, "ucp_tag_recv_nbx", library.tag_recv_nbx);
+  find(ucp, "ucp_tag_probe_nb", library.tag_probe_nb);
   find(ucp, "ucp_request_cancel", library.request_cancel);
   find(ucp, "ucp_request_check_status", library.request_check_status);
   find(ucp, "ucp_request_free", library.request_free);

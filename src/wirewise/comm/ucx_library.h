@@ -32,6 +32,7 @@ struct UcxLibrary {
   decltype(&::ucp_am_send_nbx) am_send_nbx = nullptr;
   decltype(&::ucp_tag_send_nbx) tag_send_nbx = nullptr;
   decltype(&::ucp_tag_recv_nbx) tag_recv_nbx = nullptr;
+  decltype(&::ucp_tag_probe_nb) tag_probe_nb = nullptr;
   decltype(&::ucp_request_cancel) request_cancel = nullptr;
   decltype(&::ucp_request_check_status) request_check_status = nullptr;
   decltype(&::ucp_request_free) request_free = nullptr;

@@ -66,6 +66,10 @@ class UcxNetwork final : public Network {
     require(tag);
     return std::make_unique<UcxTransfer>(worker_, worker_->recv(peer, tag, data, bytes));
   }
+  int probe(std::uint64_t tag) override {
+    require(tag);
+    return worker_->probe(tag);
+  }
   bool progress() override { return worker_->progress(); }
   void sleep(std::chrono::nanoseconds most) override { worker_->sleep(most); }
   void wake() noexcept override { worker_->wake(); }

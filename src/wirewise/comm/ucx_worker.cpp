@@ -232,6 +232,15 @@ std::shared_ptr<UcxFlight> UcxWorker::send(int rank, std::uint64_t tag, const vo
   return flight;
 }
 
+int UcxWorker::probe(std::uint64_t tag) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return kAnyPeer;
+  ucp_tag_recv_info_t info{};
+  constexpr int kLeaveIt = 0;
+  if (ucx_.tag_probe_nb(worker_, tag_of(0, tag), kMostTag, kLeaveIt, &info) == nullptr) return kAnyPeer;
+  return static_cast<int>(info.sender_tag >> kUcxTagBits);
+}
+
 std::shared_ptr<UcxFlight> UcxWorker::recv(int rank, std::uint64_t tag, void* data, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   auto flight = std::make_shared<UcxFlight>();

@@ -58,6 +58,8 @@ class UcxWorker {
 
   [[nodiscard]] std::shared_ptr<UcxFlight> send(int peer, std::uint64_t tag, const void* data, std::size_t bytes);
   [[nodiscard]] std::shared_ptr<UcxFlight> recv(int peer, std::uint64_t tag, void* data, std::size_t bytes);
+  /// The sender of an unexpected message; kAnyPeer: none.
+  [[nodiscard]] int probe(std::uint64_t tag);
   /// Ends it; on return UCX doesn't touch its memory.
   void cancel(UcxFlight& flight) noexcept;
 
