@@ -42,11 +42,12 @@ class StagedState final : public Work::State {
     rethrow();
     return true;
   }
-  void complete(const std::exception_ptr& error) noexcept {
+  /// The error is handed over whole: once a waiter may have it, this thread must hold no part of it.
+  void complete(std::exception_ptr error) noexcept {
     {
       const std::lock_guard lock(mutex_);
       if (error) {
-        fail(error);
+        fail(std::move(error));
       } else {
         reach(comm::Level::kComplete);
       }
@@ -334,7 +335,7 @@ class StagedCommunicator final : public Communicator {
     }
     issued_.notify_all();
     if (error) {
-      finish(job, error);
+      finish(job, std::move(error));
     } else {
       flying.push_back(std::move(job));
     }
@@ -343,6 +344,7 @@ class StagedCommunicator final : public Communicator {
 
   /// Advances an issued operation. True when it is over.
   bool advance(Job& job, bool& moved) {
+    std::exception_ptr error;
     try {
       if (!job.returned) {
         if (!job.work.test()) return false;
@@ -354,17 +356,18 @@ class StagedCommunicator final : public Communicator {
         check_deadline(job, "its results to reach the device");
         return false;
       }
-      finish(job, nullptr);
     } catch (...) {
-      finish(job, std::current_exception());
+      error = std::current_exception();
     }
+    job.work = {};  // it holds the error too
+    finish(job, std::move(error));
     moved = true;
     return true;
   }
 
-  static void finish(Job& job, const std::exception_ptr& error) noexcept {
+  static void finish(Job& job, std::exception_ptr error) noexcept {
     job.held.clear();
-    job.state->complete(error);
+    job.state->complete(std::move(error));
   }
 
   void run() {
@@ -388,7 +391,9 @@ class StagedCommunicator final : public Communicator {
         std::this_thread::sleep_for(idle < 1000 ? 20us : 200us);
       }
     }
-    const auto gone = std::make_exception_ptr(Error(ErrorKind::kAborted, "the communicator was closed while operations were in flight."));
+    const auto gone = [] {
+      return std::make_exception_ptr(Error(ErrorKind::kAborted, "the communicator was closed while operations were in flight."));
+    };
     if (!flying.empty()) host_->abort("a rank closed its communicator while operations were in flight");
     for (Job& job : flying) {
       try {
@@ -397,11 +402,11 @@ class StagedCommunicator final : public Communicator {
         // It was aborted; its memory is free.
       }
       settle(job.returned);
-      finish(job, gone);
+      finish(job, gone());
     }
     for (Job& job : queue_) {
       settle(job.arrived);
-      finish(job, gone);
+      finish(job, gone());
     }
     queue_.clear();
   }
