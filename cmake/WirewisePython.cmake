@@ -1,5 +1,5 @@
 # The extension module of the Python package: python/wirewise with wirewise/_C beside it, in the build tree under build/python and in
-# wheels (component `python`). One wheel serves every environment with its release of torch: all but libtorch and the system's C and C++
+# wheels (component `python`). One wheel serves every environment with its release of torch: all but libtorch, OpenSSL and the system's C and C++
 # libraries is inside, hidden, and torch's libraries are found beside the package.
 execute_process(COMMAND ${WIREWISE_PYTHON} -c
     "import sysconfig; print(sysconfig.get_path('include') + ';' + sysconfig.get_config_var('EXT_SUFFIX'))"
@@ -28,7 +28,7 @@ add_library(wirewise_python MODULE ${CMAKE_SOURCE_DIR}/python/module.cpp $<TARGE
 target_include_directories(wirewise_python SYSTEM PRIVATE ${python_include} $<TARGET_PROPERTY:Libtorch::cpu,INTERFACE_INCLUDE_DIRECTORIES>)
 target_compile_definitions(wirewise_python PRIVATE $<TARGET_PROPERTY:Libtorch::cpu,INTERFACE_COMPILE_DEFINITIONS>)
 target_link_libraries(wirewise_python PRIVATE wirewise_options Threads::Threads $<TARGET_PROPERTY:Libtorch::cpu,INTERFACE_LINK_LIBRARIES>
-  ${WIREWISE_TORCH_DIR}/lib/libtorch_python.so ${CMAKE_DL_LIBS})
+  ${WIREWISE_TORCH_DIR}/lib/libtorch_python.so OpenSSL::Crypto ${CMAKE_DL_LIBS})
 set(exports ${CMAKE_SOURCE_DIR}/python/exports.map)
 target_link_options(wirewise_python PRIVATE -Wl,--allow-shlib-undefined -Wl,--version-script=${exports} -Wl,--as-needed -Wl,--gc-sections)
 set_target_properties(wirewise_python PROPERTIES PREFIX "" OUTPUT_NAME _C SUFFIX ${python_suffix} CXX_VISIBILITY_PRESET hidden

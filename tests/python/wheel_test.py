@@ -13,8 +13,8 @@ import pytest
 SOURCE = pathlib.Path(__file__).parents[2]
 BUILD = pathlib.Path(os.environ.get("WIREWISE_BUILD_DIR", SOURCE / "build"))
 FULL = os.environ.get("WIREWISE_FULL") == "1"
-# The system's C and C++ runtime, and torch's libraries.
-ALLOWED = re.compile(r"lib(torch\w*|c10|stdc\+\+|m|gcc_s|c|dl|rt|pthread|atomic)\.so[.\d]*|ld-linux-[\w-]+\.so[.\d]*")
+# The system's C and C++ runtime, its OpenSSL, and torch's libraries.
+ALLOWED = re.compile(r"lib(torch\w*|c10|stdc\+\+|m|gcc_s|c|crypto|dl|rt|pthread|atomic)\.so[.\d]*|ld-linux-[\w-]+\.so[.\d]*")
 
 
 def _dynamic(module):
