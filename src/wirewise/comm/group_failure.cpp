@@ -214,7 +214,7 @@ void Group::check_health(Passed& passed) {
     return fail_all(passed, Error(ErrorKind::kTimeout,
                                   describe(operation->fingerprint) + " timed out after " + seconds(operation->timeout) + ": " +
                                       describe_missing(*operation) + ".",
-                                  "See what those ranks do, or raise the timeout."));
+                                  "See what those ranks do, or set a longer timeout for the call."));
   }
 }
 

@@ -85,7 +85,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::broadcast(Tensors& tensors, const c10d
   Call call(c10d::OpType::BROADCAST, "wirewise:broadcast", options.timeout, options.asyncOp);
   const at::Tensor& tensor = only_tensor(tensors, "broadcast");
   check_rank(options.rootRank, "root", "broadcast");
-  call.request.outputs = tensors;
+  call.request.inputs = call.request.outputs = tensors;
   const at::Tensor staged = call.request.staging.in_place(movable(tensor, "broadcast"));
   const CallOptions how = call_options(call);
   return run(std::move(call), {[&] {
@@ -116,7 +116,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::allreduce_coalesced(Tensors& tensors, 
     const at::Tensor out = call.request.staging.reduced_output(tensor, reduction);
     parts.push_back({read_buffer(in), write_buffer(out), count_of(out)});
   }
-  call.request.outputs = tensors;
+  call.request.inputs = call.request.outputs = tensors;
   const CallOptions how = call_options(call);
   return run(std::move(call), {[&] { return communicator().all_reduce(parts, reduction.op, how); }});
 }
@@ -127,7 +127,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::reduce(Tensors& tensors, const c10d::R
   check_rank(options.rootRank, "root", "reduce");
   const ReduceHow reduction = to_reduction(options.reduceOp, "reduce");
   const bool is_root = options.rootRank == getRank();
-  call.request.outputs = tensors;
+  call.request.inputs = call.request.outputs = tensors;
   const at::Tensor in = call.request.staging.reduced_input(tensor, reduction);
   const Buffer out = is_root ? write_buffer(call.request.staging.reduced_output(tensor, reduction)) : Buffer{nullptr, read_buffer(in).dtype};
   const CallOptions how = call_options(call);
@@ -157,6 +157,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::gather_into(Call call, const Tensors& 
     if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.input_copy(shard);
     parts.push_back({read_buffer(shard), write_buffer(full), count_of(shard)});
   }
+  call.request.inputs = inputs;
   call.request.outputs = outputs;
   const CallOptions how = call_options(call);
   return run(std::move(call), {[&] { return communicator().all_gather(parts, how); }});
@@ -186,6 +187,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::scatter_from(Call call, const Tensors&
     if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.output_copy(movable(outputs[i], "reduce_scatter"));
     parts.push_back({read_buffer(full), write_buffer(shard), count_of(shard)});
   }
+  call.request.inputs = inputs;
   call.request.outputs = outputs;
   const CallOptions how = call_options(call);
   return run(std::move(call), {[&] { return communicator().reduce_scatter(parts, reduction.op, how); }});

@@ -95,6 +95,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::allgather(TensorLists& outputs, Tensor
   const at::Tensor& input = only_tensor(inputs, "allgather");
   const Tensors& list = tensor_per_rank(outputs, getSize(), "allgather");
   check_same_count(list[static_cast<std::size_t>(getRank())], input, "allgather");
+  call.request.inputs = inputs;
   call.request.outputs = list;
   if (!same_counts(list)) return gather_uneven(std::move(call), list, input);
   const at::Tensor full = call.request.staging.packed_output(movable(list, "allgather"));
@@ -108,6 +109,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::allgather(TensorLists& outputs, Tensor
 WirewiseBackend::WorkPtr WirewiseBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   Call call(c10d::OpType::ALLGATHER_COALESCED, "wirewise:all_gather", options.timeout, options.asyncOp);
   check_lists(outputs, inputs, getSize());
+  call.request.inputs = inputs;
   std::vector<AllGatherPart> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensors list;
@@ -145,6 +147,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter(Tensors& outputs, Tenso
   const Tensors& list = tensor_per_rank(inputs, getSize(), "reduce_scatter");
   check_same_count(list[static_cast<std::size_t>(getRank())], output, "reduce_scatter");
   const ReduceHow reduction = to_reduction(options.reduceOp, "reduce_scatter");
+  call.request.inputs = list;
   call.request.outputs = outputs;
   if (!same_counts(list)) return reduce_scatter_uneven(std::move(call), output, list, reduction);
   const at::Tensor full = call.request.staging.packed_input(call.request.staging.reduced_inputs(list, reduction));
@@ -183,6 +186,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::alltoall_base(at::Tensor& output, at::
   const at::Tensor input_view = movable(input, "alltoall_base");
   const auto send_counts = split_counts(input_view, input_splits, getSize(), "input");
   const auto recv_counts = split_counts(output_view, output_splits, getSize(), "output");
+  call.request.inputs = {input};
   call.request.outputs = {output};
   const at::Tensor out = call.request.staging.output(output_view);
   at::Tensor in = call.request.staging.input(input_view);
@@ -203,6 +207,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::alltoall(Tensors& outputs, Tensors& in
   const Tensors output_views = movable(outputs, "alltoall");
   const auto send_counts = counts_of(input_views);
   const auto recv_counts = counts_of(output_views);
+  call.request.inputs = inputs;
   call.request.outputs = outputs;
   const at::Tensor out = call.request.staging.packed_output(output_views);
   at::Tensor in = call.request.staging.packed_input(input_views);
@@ -217,6 +222,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::gather(TensorLists& outputs, Tensors& 
   const at::Tensor& input = only_tensor(inputs, "gather");
   check_rank(options.rootRank, "root", "gather");
   const bool is_root = options.rootRank == getRank();
+  call.request.inputs = inputs;
   at::Tensor shard = call.request.staging.input(movable(input, "gather"));
   Buffer full{nullptr, read_buffer(shard).dtype};
   if (is_root) {
@@ -245,6 +251,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::scatter(Tensors& outputs, TensorLists&
   call.request.outputs = outputs;
   if (is_root) {
     const Tensors& list = tensor_per_rank(inputs, getSize(), "scatter");
+    call.request.inputs = list;
     for (const at::Tensor& tensor : list) check_same_count(tensor, output, "scatter");
     const at::Tensor packed = call.request.staging.packed_input(movable(list, "scatter"));
     if (overlap(packed, shard) && !is_own_slice(packed, shard)) shard = call.request.staging.output_copy(movable(output, "scatter"));
