@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -96,30 +97,48 @@ void check(const Communicator& comm, DType dtype, const std::byte* got, const st
   }
 }
 
-/// How many ranks, and on which pretended host each is (empty: all on one).
+/// How many ranks, on which pretended host each is (empty: all on one), and what WIREWISE_ALGO says (empty: nothing).
 struct Spread {
   int ranks = 1;
   std::vector<int> hosts;
+  std::string algorithms = {};
   operator int() const { return ranks; }
   friend std::ostream& operator<<(std::ostream& out, const Spread& spread) {
     out << spread.ranks << " ranks";
     for (const int host : spread.hosts) out << ' ' << host;
-    return out;
+    return out << ' ' << spread.algorithms;
   }
 };
-Spread on_hosts(std::vector<int> hosts) { return {static_cast<int>(hosts.size()), hosts}; }
+Spread on_hosts(std::vector<int> hosts, std::string algorithms = {}) { return {static_cast<int>(hosts.size()), hosts, std::move(algorithms)}; }
 
 class Collectives : public ::testing::TestWithParam<Spread> {
  protected:
-  void SetUp() override { pretended_hosts() = GetParam().hosts; }
-  void TearDown() override { pretended_hosts().clear(); }
+  void SetUp() override {
+    pretended_hosts() = GetParam().hosts;
+    if (!GetParam().algorithms.empty()) ::setenv("WIREWISE_ALGO", GetParam().algorithms.c_str(), 1);
+  }
+  void TearDown() override {
+    pretended_hosts().clear();
+    ::unsetenv("WIREWISE_ALGO");
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(Spread{1, {}}, Spread{2, {}}, Spread{3, {}}, Spread{4, {}}, Spread{5, {}}, Spread{8, {}}));
 // Equal runs of a power of two; hosts of one rank; three hosts; runs that are no node of the tree; unequal hosts; ranks dealt out in turn.
 INSTANTIATE_TEST_SUITE_P(Hosts, Collectives,
                          ::testing::Values(on_hosts({0, 0, 1, 1}), on_hosts({0, 1}), on_hosts({0, 0, 1, 1, 2, 2}), on_hosts({0, 1, 2}),
                                            on_hosts({0, 0, 0, 1, 1, 1}), on_hosts({0, 1, 1, 1, 2}), on_hosts({0, 1, 0, 1}),
-                                           on_hosts({0, 0, 1, 1, 1, 1, 2, 2})));
+                                           on_hosts({0, 0, 1, 1, 1, 1, 2, 2}), on_hosts({0, 1, 2, 3})));
+// Every algorithm at every size, whatever the model would choose. One rank a host sums its inputs as they lie.
+const std::string kDoubling = "all_reduce=doubling,reduce_scatter=doubling,all_gather=ring,broadcast=chain";
+const std::string kWholeDoubling = "all_reduce=whole_doubling,broadcast=direct,all_gather=ring";
+const std::string kDirect = "all_reduce=direct,reduce_scatter=direct,all_gather=direct,broadcast=direct";
+const std::string kWhole = "all_reduce=whole,all_gather=ring,broadcast=chain";
+INSTANTIATE_TEST_SUITE_P(Algorithms, Collectives,
+                         ::testing::Values(on_hosts({0, 0, 1, 1}, kDoubling), on_hosts({0, 1, 2, 3}, kDoubling),
+                                           on_hosts({0, 0, 1, 1, 2, 2, 3, 3}, kDoubling), on_hosts({0, 0, 1, 1, 2, 2, 3, 3}, kWholeDoubling),
+                                           on_hosts({0, 1}, kWholeDoubling), on_hosts({0, 1, 2, 3}, kDirect), on_hosts({0, 0, 1, 1, 2, 2}, kWhole),
+                                           on_hosts({0, 1, 0, 1}, kWhole), on_hosts({0, 1, 1, 1, 2}, "all_reduce=whole,broadcast=chain"),
+                                           on_hosts({0, 1, 1, 1, 2}, kDirect)));
 
 TEST_P(Collectives, ReductionsEqualTheReferenceForEveryTypeSizeAndLayout) {
   const int ranks = GetParam();

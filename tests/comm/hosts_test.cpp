@@ -215,6 +215,36 @@ TEST_F(AcrossHosts, DisagreementNamesBothSidesOnAllRanks) {
   }
 }
 
+/// The ranks' own WIREWISE_ALGO, set before they meet.
+std::vector<RankResult> run_with_algorithms(const std::vector<std::string>& algorithms, const std::function<std::string(Communicator&)>& body) {
+  const TemporaryFolder folder;
+  return run_ranks(static_cast<int>(algorithms.size()), [&](int rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    ::setenv("WIREWISE_HOST_ID", ("host" + std::to_string(rank / 2)).c_str(), 1);
+    ::setenv("WIREWISE_NET", "lo", 1);
+    if (!algorithms[i].empty()) ::setenv("WIREWISE_ALGO", algorithms[i].c_str(), 1);
+    const auto store = std::make_shared<FileStore>(folder.path() / "store");
+    return body(*make_communicator(store, rank, static_cast<int>(algorithms.size()), {20s}));
+  });
+}
+
+TEST_F(AcrossHosts, WishedAlgorithmsGiveTheSumsOfTheirRanks) {
+  const std::string wish = "all_reduce=doubling,reduce_scatter=doubling,all_gather=ring,broadcast=chain";
+  expect_all_ok(run_with_algorithms({wish, wish, wish, wish}, every_collective));
+}
+
+TEST_F(AcrossHosts, DisagreeingWishesForAlgorithmsAreNamedOnAllRanks) {
+  const auto body = [](Communicator&) { return std::string("no error"); };
+  for (const RankResult& result : run_with_algorithms({"all_reduce=direct", "all_reduce=direct", "all_reduce=doubling", ""}, body)) {
+    EXPECT_TRUE(contains(result.output, "rank 0 (") && contains(result.output, "WIREWISE_ALGO=all_reduce=direct")) << result.output;
+    EXPECT_TRUE(contains(result.output, "rank 2 (") && contains(result.output, "WIREWISE_ALGO=all_reduce=doubling")) << result.output;
+    EXPECT_FALSE(result.late);
+  }
+  for (const RankResult& result : run_with_algorithms({"all_reduce=ring", "all_reduce=ring", "all_reduce=ring", "all_reduce=ring"}, body)) {
+    EXPECT_TRUE(contains(result.output, "names no algorithm of all_reduce")) << result.output;
+  }
+}
+
 TEST_F(AcrossHosts, ADeathIsNamedOnEveryHostWithinASecond) {
   for (const int victim : {0, 1, 3}) {
     const auto results = run_hosts({0, 0, 1, 1}, [victim](Communicator& comm) {

@@ -2,6 +2,7 @@
 
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <spdlog/spdlog.h>
+#include <strings.h>
 
 #include <array>
 #include <cstdlib>
@@ -42,7 +43,7 @@ std::shared_ptr<spdlog::logger> make_logger() {
   if (const char* wanted = std::getenv("WIREWISE_DEBUG"); wanted != nullptr && *wanted != '\0') {
     bool known = false;
     for (const auto& [name, level] : kLevels) {
-      if (name != wanted) continue;
+      if (::strcasecmp(wanted, name.data()) != 0) continue;
       logger->set_level(level);
       known = true;
     }

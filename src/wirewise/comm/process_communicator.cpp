@@ -2,7 +2,10 @@
 #include <memory>
 #include <string>
 
+#include "wirewise/base/cgroup.h"
 #include "wirewise/base/error.h"
+#include "wirewise/base/log.h"
+#include "wirewise/base/text.h"
 #include "wirewise/comm/cards.h"
 #include "wirewise/comm/host_map.h"
 #include "wirewise/comm/host_wires.h"
@@ -37,6 +40,10 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store> store, in
   std::vector<int> job_ranks = comm::job_ranks(flight.get(), rank, size, options);
   comm::Link link = comm::join_host(cards, hosts.members(hosts.host_of(rank)), std::move(listener));
   if (hosts.count() == 1) {
+    if (rank == 0 && log_enabled(LogLevel::kInfo)) {
+      log_info(options.name + ": " + std::to_string(size) + " ranks on one host (" + printable(cards.own().host) +
+               "), shared memory (memfd), no network; " + std::to_string(usable_cores()) + " cores.");
+    }
     link.job_ranks = std::move(job_ranks);
     link.flight = std::move(flight);
     return std::make_unique<comm::LocalCommunicator>(std::move(link), options);

@@ -4,9 +4,12 @@
 
 #include "wirewise/base/error.h"
 #include "wirewise/comm/calls.h"
+#include "wirewise/comm/partials.h"
+#include "wirewise/comm/spanning_doubling.h"
 #include "wirewise/comm/spanning_message.h"
 #include "wirewise/comm/spanning_move.h"
 #include "wirewise/comm/spanning_reduce.h"
+#include "wirewise/comm/spanning_ring.h"
 
 namespace wirewise::comm {
 namespace {
@@ -17,7 +20,7 @@ Caller caller_of(const SpanningGroup& group) { return {group.rank(), group.size(
 
 SpanningCommunicator::SpanningCommunicator(HostMap hosts, int rank, std::vector<RankIdentity> identities,
                                            std::unique_ptr<LocalCommunicator> local, Wires wires, MakeWireEnd make_end,
-                                           FlightTicket flight, CommunicatorOptions options)
+                                           FlightTicket flight, CommunicatorOptions options, const AlgorithmTable* parent)
     : group_(std::make_shared<SpanningGroup>(std::move(hosts), rank, std::move(identities), std::move(local), std::move(wires),
                                              std::move(flight), std::move(options))),
       make_end_(std::move(make_end)) {
@@ -27,6 +30,7 @@ SpanningCommunicator::SpanningCommunicator(HostMap hosts, int rank, std::vector<
   call.label = "start of " + group_->options().name;
   call.progress = CallOptions::Progress::kOnWait;
   barrier(call).wait();
+  agree(parent);
   group_->count_from_here();
 }
 
@@ -44,7 +48,21 @@ void SpanningCommunicator::progress() {
 
 Work SpanningCommunicator::issue_reduction(Operation operation, std::span<const ReducePart> parts, int root, Reduction op, CallOptions options) {
   ReductionCall call = check_reduction(caller_of(*group_), operation, parts, root, op, options);
-  return group_->issue(std::make_shared<SpanningReduce>(group_, call.print, std::move(options), std::move(call.parts)));
+  CollectiveShape shape{operation};
+  Bytes partial = 0;
+  for (const ReducePlanPart& part : call.parts) {
+    const Bytes elements = part.count * (operation == Operation::kReduceScatter ? static_cast<Bytes>(size()) : 1);
+    shape.bytes += elements * size_of(part.kind.in);
+    partial += elements * size_of(partial_type(part.kind.in));
+  }
+  if (shape.bytes > 0) shape.widened = static_cast<double>(partial) / static_cast<double>(shape.bytes);
+  const Algorithm algorithm = choose(shape);
+  if (algorithm == Algorithm::kDoubling || algorithm == Algorithm::kWholeDoubling) {
+    const auto form = algorithm == Algorithm::kDoubling ? SpanningDoubling::Form::kHalves : SpanningDoubling::Form::kWhole;
+    return group_->issue(std::make_shared<SpanningDoubling>(group_, call.print, std::move(options), std::move(call.parts), form));
+  }
+  const auto form = algorithm == Algorithm::kWhole ? SpanningReduce::Form::kWhole : SpanningReduce::Form::kSegments;
+  return group_->issue(std::make_shared<SpanningReduce>(group_, call.print, std::move(options), std::move(call.parts), form));
 }
 
 Work SpanningCommunicator::all_reduce(std::span<const ReducePart> parts, Reduction op, CallOptions options) {
@@ -63,16 +81,23 @@ Work SpanningCommunicator::reduce(ConstBuffer in, Buffer out, std::size_t count,
 Work SpanningCommunicator::all_gather(std::span<const AllGatherPart> parts, CallOptions options) {
   const Fingerprint print = check_all_gather(caller_of(*group_), parts, options);
   std::vector<GatherPart> gathered;
+  CollectiveShape shape{Operation::kAllGather};
   for (const AllGatherPart& part : parts) {
     gathered.push_back({bytes_of(part.shard), bytes_of(part.full), part.count * size_of(part.shard.dtype)});
+    shape.bytes += static_cast<Bytes>(size()) * gathered.back().bytes;
+  }
+  if (choose(shape) == Algorithm::kRing) {
+    return group_->issue(std::make_shared<SpanningRingGather>(group_, print, std::move(options), std::move(gathered)));
   }
   return group_->issue(std::make_shared<SpanningGather>(group_, print, std::move(options), std::move(gathered)));
 }
 
 Work SpanningCommunicator::broadcast(Buffer buffer, std::size_t count, int root, CallOptions options) {
   const Fingerprint print = check_broadcast(caller_of(*group_), buffer, count, root, options);
-  return group_->issue(
-      std::make_shared<SpanningBroadcast>(group_, print, std::move(options), bytes_of(buffer), count * size_of(buffer.dtype)));
+  const std::size_t bytes = count * size_of(buffer.dtype);
+  const bool chain = choose({Operation::kBroadcast, bytes}) == Algorithm::kChain;
+  const auto way = chain ? SpanningBroadcast::Way::kChain : SpanningBroadcast::Way::kDirect;
+  return group_->issue(std::make_shared<SpanningBroadcast>(group_, print, std::move(options), bytes_of(buffer), bytes, way));
 }
 
 Work SpanningCommunicator::issue_exchange(const Fingerprint& print, CallOptions options, std::vector<ConstSpan> to, std::vector<Span> from) {
@@ -197,7 +222,7 @@ std::unique_ptr<Communicator> SpanningCommunicator::split(int colour, int key, C
     FlightTicket flight{group_->flight().recorder, {}};
     for (const int member : members) flight.job_ranks.push_back(group_->flight().job_rank(member));
     result = std::make_unique<SpanningCommunicator>(std::move(hosts), place, std::move(identities), std::move(local), std::move(wires), make_end_,
-                                                    std::move(flight), options);
+                                                    std::move(flight), options, table_.get());
   }
   // Ends live until all have connected.
   barrier(call).wait();

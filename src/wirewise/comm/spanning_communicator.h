@@ -2,9 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "wirewise/comm/choice.h"
 #include "wirewise/comm/collective.h"
 #include "wirewise/comm/communicator.h"
 #include "wirewise/comm/spanning_group.h"
@@ -13,9 +17,11 @@ namespace wirewise::comm {
 
 class SpanningCommunicator final : public Communicator {
  public:
-  /// `local`: the communicator of this host's ranks, its link marked as inner. `make_end` makes the wires of splits.
+  /// `local`: the communicator of this host's ranks, its link marked as inner. `make_end` makes the wires of splits. `parent`: the table of
+  /// the communicator that this one is split from; without it the network is measured. Collective. Throws Mismatch where ranks would choose
+  /// differently, BadInput where WIREWISE_ALGO can't be done.
   SpanningCommunicator(HostMap hosts, int rank, std::vector<RankIdentity> identities, std::unique_ptr<LocalCommunicator> local, Wires wires,
-                       MakeWireEnd make_end, FlightTicket flight, CommunicatorOptions options);
+                       MakeWireEnd make_end, FlightTicket flight, CommunicatorOptions options, const AlgorithmTable* parent = nullptr);
   ~SpanningCommunicator() override;
 
   [[nodiscard]] int rank() const noexcept override { return group_->rank(); }
@@ -53,8 +59,17 @@ class SpanningCommunicator final : public Communicator {
   [[nodiscard]] bool is_here(int r) const noexcept { return group_->hosts().host_of(r) == group_->host(); }
   [[nodiscard]] std::vector<std::string> gather_texts(const std::string& text);
 
+  // spanning_agreement.cpp
+  void agree(const AlgorithmTable* parent);
+  void report(bool inherited) const;
+  /// The algorithm of a call; logged once for each operation and size class.
+  [[nodiscard]] Algorithm choose(const CollectiveShape& shape);
+
   std::shared_ptr<SpanningGroup> group_;
   MakeWireEnd make_end_;
+  std::shared_ptr<const AlgorithmTable> table_;
+  std::mutex told_mutex_;
+  std::set<std::pair<Operation, int>> told_;
 };
 
 }  // namespace wirewise::comm

@@ -6,48 +6,16 @@
 #include <string>
 
 #include "wirewise/base/units.h"
+#include "wirewise/comm/spanning_chunks.h"
+#include "wirewise/comm/spanning_share.h"
 
 namespace wirewise::comm {
 namespace {
 
-constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
-constexpr std::size_t kDirectBytes = 64 * 1024;  // up to here the root's host sends to all
+constexpr std::size_t kWholeBytes = 64 * 1024;  // a broadcast of up to so many travels as one slice
 
 constexpr std::uint32_t kDataStep = 0;
 constexpr std::uint32_t kSizeStep = 1;
-
-/// A call on the host's group by which its ranks take stretches of one buffer a part from each other.
-struct Stretch {
-  std::size_t part = 0;
-  std::size_t at = 0;
-  std::size_t bytes = 0;
-  int owner = 0;  // place of the rank that has it
-};
-
-MovePlan plan_of(const std::vector<ConstSpan>& buffers, const std::vector<std::byte*>& targets, const std::vector<Stretch>& stretches,
-                 int place, int places, bool takes) {
-  MovePlan plan;
-  plan.exposed = buffers;
-  plan.outgoing.resize(1);
-  plan.incoming.resize(static_cast<std::size_t>(places));
-  for (const Stretch& stretch : stretches) {
-    if (stretch.owner == place) {
-      plan.outgoing[0].push_back({buffers[stretch.part].data + stretch.at, stretch.bytes});
-    } else if (takes) {
-      plan.incoming[static_cast<std::size_t>(stretch.owner)].push_back({targets[stretch.part] + stretch.at, stretch.bytes});
-    }
-  }
-  plan.view = [stretches, takes](int source, std::span<const std::byte* const> bases, std::span<const std::uint64_t>) {
-    std::vector<ConstSpan> spans;
-    for (const Stretch& stretch : stretches) {
-      if (stretch.owner != source || !takes) continue;
-      const std::byte* const base = bases[stretch.part];
-      spans.push_back({base == nullptr ? nullptr : base + stretch.at, stretch.bytes});
-    }
-    return spans;
-  };
-  return plan;
-}
 
 }  // namespace
 
@@ -64,6 +32,11 @@ void SpanningGather::begin() {
   stage([this] { share(true); });
 }
 
+void SpanningGather::place_own(const GatherPart& part, int rank) {
+  std::byte* const own = part.full + static_cast<std::size_t>(rank) * part.bytes;
+  if (own != part.shard && part.bytes > 0) std::memcpy(own, part.shard, part.bytes);
+}
+
 void SpanningGather::exchange() {
   std::vector<int> readers;
   std::vector<int> sources;
@@ -78,7 +51,7 @@ void SpanningGather::exchange() {
   greet(partners);
   for (const GatherPart& part : parts_) {
     std::byte* const own = part.full + static_cast<std::size_t>(rank()) * part.bytes;
-    if (own != part.shard && part.bytes > 0) std::memcpy(own, part.shard, part.bytes);
+    place_own(part, rank());
     for (const int reader : readers) send(reader, kDataStep, own, part.bytes);
     for (const int source : sources) recv(source, kDataStep, part.full + static_cast<std::size_t>(source) * part.bytes, part.bytes);
   }
@@ -86,13 +59,11 @@ void SpanningGather::exchange() {
 }
 
 void SpanningGather::share(bool received_blocks) {
-  std::vector<ConstSpan> buffers;
-  std::vector<std::byte*> targets;
+  std::vector<Span> buffers;
   std::vector<Stretch> stretches;
   for (std::size_t p = 0; p < parts_.size(); ++p) {
     const GatherPart& part = parts_[p];
     buffers.push_back({part.full, static_cast<std::size_t>(size()) * part.bytes});
-    targets.push_back(part.full);
     for (int r = 0; r < size(); ++r) {
       const bool ours = hosts().host_of(r) == host();
       if (ours == received_blocks) continue;
@@ -102,7 +73,7 @@ void SpanningGather::share(bool received_blocks) {
   }
   const auto& here = owner().local_group();
   local(here->issue(std::make_shared<MoveOperation>(here, inner_print(Operation::kAllGather, fingerprint), inner_options(),
-                                                     plan_of(buffers, targets, stretches, place(), local_size(), true))));
+                                                     share_stretches(buffers, stretches, place(), local_size(), true))));
 }
 
 // --- broadcast
@@ -119,7 +90,7 @@ void SpanningBroadcast::begin() {
 }
 
 SpanningBroadcast::Slice SpanningBroadcast::slice(int at_place) const noexcept {
-  const auto places = static_cast<std::size_t>(bytes_ <= kDirectBytes ? 1 : hosts().fewest());
+  const auto places = static_cast<std::size_t>(bytes_ <= kWholeBytes ? 1 : hosts().fewest());
   const std::size_t most = round_up((bytes_ + places - 1) / places, 64);
   const std::size_t at = std::min(bytes_, static_cast<std::size_t>(at_place) * most);
   return {at, std::min(most, bytes_ - at)};
@@ -129,7 +100,7 @@ void SpanningBroadcast::take_from_root() {
   const std::vector<Stretch> whole{{0, 0, bytes_, hosts().place_of(fingerprint.root)}};
   const auto& here = owner().local_group();
   local(here->issue(std::make_shared<MoveOperation>(here, inner_print(Operation::kAllGather, fingerprint), inner_options(),
-                                                     plan_of({{data_, bytes_}}, {data_}, whole, place(), local_size(), true))));
+                                                     share_stretches({{data_, bytes_}}, whole, place(), local_size(), true))));
 }
 
 void SpanningBroadcast::travel() {
@@ -137,7 +108,7 @@ void SpanningBroadcast::travel() {
   const int position = (host() - root_host() + count) % count;
   const auto at = [&](int steps) { return hosts().agent((root_host() + steps) % count, place()); };
   const Slice own = place() < hosts().fewest() ? slice(place()) : Slice{};
-  const bool direct = bytes_ <= kDirectBytes;
+  const bool direct = way_ == Way::kDirect;
   std::vector<int> readers;
   if (own.bytes > 0 && direct && position == 0) {
     for (int steps = 1; steps < count; ++steps) readers.push_back(at(steps));
@@ -176,7 +147,7 @@ void SpanningBroadcast::share() {
   }
   const auto& here = owner().local_group();
   local(here->issue(std::make_shared<MoveOperation>(here, inner_print(Operation::kAllGather, fingerprint), inner_options(),
-                                                     plan_of({{data_, bytes_}}, {data_}, stretches, place(), local_size(), true))));
+                                                     share_stretches({{data_, bytes_}}, stretches, place(), local_size(), true))));
 }
 
 // --- all_to_all, gather, scatter

@@ -1,6 +1,7 @@
 // Collectives across hosts that only move bytes: all_gather, broadcast, and the exchanges that pair ranks (all_to_all, gather, scatter).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -26,26 +27,30 @@ struct GatherPart {
 };
 
 /// Each shard goes once to every other host, to the agent of its place, and from there to the host's other ranks.
-class SpanningGather final : public SpanningOperation {
+class SpanningGather : public SpanningOperation {
  public:
   SpanningGather(std::shared_ptr<SpanningGroup> owner, const Fingerprint& print, CallOptions options, std::vector<GatherPart> parts)
       : SpanningOperation(std::move(owner), print, std::move(options)), parts_(std::move(parts)) {}
 
- private:
+ protected:
   void begin() override;
-  void exchange();
+  /// Between hosts, and what ranks of this host have from the start.
+  virtual void exchange();
   /// Ranks of this host take blocks from each other: their own shards, or what they received.
   void share(bool received);
+  /// Puts this rank's shard into its place.
+  static void place_own(const GatherPart& part, int rank);
   std::vector<GatherPart> parts_;
 };
 
-/// The root's host takes the buffer from the root; then it travels from host to host in slices, one a place, and each host's ranks take
-/// the slices from each other. A small buffer goes from the root's host to every host directly.
+/// The root's host takes the buffer from the root; then it travels in slices, one a place (a small one as a whole): from the root's host to
+/// every other, or from host to host in a chain. Each host's ranks take the slices from each other.
 class SpanningBroadcast final : public SpanningOperation {
  public:
-  SpanningBroadcast(std::shared_ptr<SpanningGroup> owner, const Fingerprint& print, CallOptions options, std::byte* data,
-                    std::size_t bytes)
-      : SpanningOperation(std::move(owner), print, std::move(options)), data_(data), bytes_(bytes) {}
+  enum class Way : std::uint8_t { kDirect, kChain };
+  SpanningBroadcast(std::shared_ptr<SpanningGroup> owner, const Fingerprint& print, CallOptions options, std::byte* data, std::size_t bytes,
+                    Way way)
+      : SpanningOperation(std::move(owner), print, std::move(options)), data_(data), bytes_(bytes), way_(way) {}
 
  private:
   struct Slice {
@@ -60,6 +65,7 @@ class SpanningBroadcast final : public SpanningOperation {
   [[nodiscard]] int root_host() const noexcept { return hosts().host_of(fingerprint.root); }
   std::byte* data_;
   std::size_t bytes_;
+  Way way_;
 };
 
 /// Every pair of ranks by itself: `to` and `from` by rank; ranks of one host through its memory.

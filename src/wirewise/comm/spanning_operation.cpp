@@ -66,8 +66,9 @@ void SpanningOperation::meet() {
   });
 }
 
-void SpanningOperation::greet(const std::vector<int>& partners) {
-  std::set<int> peers(owner_->rails().begin(), owner_->rails().end());
+void SpanningOperation::greet(const std::vector<int>& partners, Greeted whom) {
+  std::set<int> peers;
+  if (whom == Greeted::kRailsToo) peers.insert(owner_->rails().begin(), owner_->rails().end());
   for (const int peer : partners) {
     if (hosts().host_of(peer) != host()) peers.insert(peer);
   }

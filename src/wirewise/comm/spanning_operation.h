@@ -37,7 +37,9 @@ class SpanningOperation : public Work::State {
   /// All ranks of this host have entered and agree. The first stage of every collective.
   void meet();
   /// Exchanges fingerprints with the rails and with `partners`, the ranks that data comes from or goes to (ones on this host are skipped).
-  void greet(const std::vector<int>& partners);
+  /// kPartners: with those alone, where the partners of all ranks join all hosts.
+  enum class Greeted : std::uint8_t { kRailsToo, kPartners };
+  void greet(const std::vector<int>& partners, Greeted whom = Greeted::kRailsToo);
 
   // --- within a stage
   void local(Work work) { works_.push_back(std::move(work)); }

@@ -4,38 +4,28 @@
 
 #include "wirewise/base/units.h"
 #include "wirewise/comm/move_operation.h"
+#include "wirewise/comm/spanning_chunks.h"
+#include "wirewise/comm/spanning_share.h"
 
 namespace wirewise::comm {
 namespace {
 
-constexpr std::size_t kWholeBytes = 16 * 1024;              // up to here an all_reduce takes one exchange
-constexpr std::size_t kChunkBytes = std::size_t{1} << 20;  // of one message: combining overlaps with what follows
 constexpr std::size_t kAlignment = 64;
 
 std::uint32_t partial_step(std::size_t part) { return static_cast<std::uint32_t>(2 * part); }
 std::uint32_t finished_step(std::size_t part) { return static_cast<std::uint32_t>(2 * part + 1); }
 
-/// Calls what(from, length) for each chunk of `length` elements.
-template <typename What>
-void each_chunk(std::size_t length, std::size_t element, const What& what) {
-  const std::size_t most = kChunkBytes / element;
-  for (std::size_t from = 0; from < length; from += most) what(from, std::min(most, length - from));
-}
-
 }  // namespace
 
 SpanningReduce::SpanningReduce(std::shared_ptr<SpanningGroup> owner, const Fingerprint& print, CallOptions options,
-                               std::vector<ReducePlanPart> parts)
-    : SpanningOperation(std::move(owner), print, std::move(options)), parts_(std::move(parts)) {
-  std::size_t bytes = 0;
-  for (const ReducePlanPart& part : parts_) bytes += part.count * size_of(part.kind.in);
-  whole_ = print.operation == Operation::kAllReduce && bytes <= kWholeBytes;
+                               std::vector<ReducePlanPart> parts, Form form)
+    : SpanningOperation(std::move(owner), print, std::move(options)), parts_(std::move(parts)), form_(form) {
   for (int h = 0; h < hosts().count(); ++h) nodes_.push_back(nodes_of(hosts(), h));
 }
 
 void SpanningReduce::begin() {
   meet();
-  if (whole_) {
+  if (form_ == Form::kWhole) {
     stage([this] { reduce_whole(); });
     stage([this] { exchange_whole(); });
     return;
@@ -306,40 +296,18 @@ void SpanningReduce::share() {
   const bool reduces = fingerprint.operation == Operation::kReduce;
   if (reduces && hosts().host_of(fingerprint.root) != host()) return;
   const bool takes = !reduces || fingerprint.root == rank();
-  MovePlan plan;
-  plan.outgoing.resize(1);
-  plan.incoming.resize(static_cast<std::size_t>(local_size()));
-  struct Piece {
-    std::size_t part, at, bytes;
-    int owner;
-  };
-  std::vector<Piece> pieces;
-  for (std::size_t p = 0; p < parts_.size(); ++p) {
-    plan.exposed.push_back({finished_[p], parts_[p].count * size_of(parts_[p].kind.out)});
-  }
+  std::vector<Span> buffers;
+  std::vector<Stretch> stretches;
+  for (std::size_t p = 0; p < parts_.size(); ++p) buffers.push_back({finished_[p], parts_[p].count * size_of(parts_[p].kind.out)});
   for (const Segment& segment : segments_) {
     const std::size_t out = size_of(parts_[segment.part].kind.out);
-    const int owner = hosts().place_of(hosts().agent(host(), segment.place));
-    const Piece piece{segment.part, segment.offset * out, segment.length * out, owner};
-    pieces.push_back(piece);
-    if (owner == place()) {
-      plan.outgoing[0].push_back({finished_[piece.part] + piece.at, piece.bytes});
-    } else if (takes) {
-      plan.incoming[static_cast<std::size_t>(owner)].push_back({finished_[piece.part] + piece.at, piece.bytes});
-    }
+    const int agent = hosts().place_of(hosts().agent(host(), segment.place));
+    stretches.push_back({segment.part, segment.offset * out, segment.length * out, agent});
   }
-  plan.view = [pieces, takes](int source, std::span<const std::byte* const> buffers, std::span<const std::uint64_t>) {
-    std::vector<ConstSpan> spans;
-    for (const Piece& piece : pieces) {
-      if (piece.owner != source || !takes) continue;
-      const std::byte* const base = buffers[piece.part];
-      spans.push_back({base == nullptr ? nullptr : base + piece.at, piece.bytes});
-    }
-    return spans;
-  };
   const auto& here = owner().local_group();
   local(here->issue(
-      std::make_shared<MoveOperation>(here, inner_print(Operation::kAllGather, fingerprint), inner_options(), std::move(plan))));
+      std::make_shared<MoveOperation>(here, inner_print(Operation::kAllGather, fingerprint), inner_options(),
+                                                     share_stretches(buffers, stretches, place(), local_size(), takes))));
 }
 
 void SpanningReduce::take_over_shared() {

@@ -3,7 +3,8 @@
 // The result is cut into segments, each with a home: the rank that combines it. Every host reduces a segment from its own ranks (as nodes
 // of the canonical tree, float32 for 16-bit floats), one of them sends that to the home, and the home combines the hosts' nodes. For an
 // all_reduce the home then sends the finished segment back to each host, whose ranks take it from each other. So each byte crosses
-// between two hosts once in each direction. A small all_reduce sends every host's sum to every host instead: one exchange, not two.
+// between two hosts once in each direction. The whole form (of a small all_reduce) sends every host's sum to every host instead: one
+// exchange, not two.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,10 @@ namespace wirewise::comm {
 
 class SpanningReduce final : public SpanningOperation {
  public:
-  SpanningReduce(std::shared_ptr<SpanningGroup> owner, const Fingerprint& print, CallOptions options, std::vector<ReducePlanPart> parts);
+  /// kWhole: an all_reduce by one exchange.
+  enum class Form : std::uint8_t { kSegments, kWhole };
+  SpanningReduce(std::shared_ptr<SpanningGroup> owner, const Fingerprint& print, CallOptions options, std::vector<ReducePlanPart> parts,
+                 Form form);
 
  private:
   struct Segment {
@@ -70,7 +74,7 @@ class SpanningReduce final : public SpanningOperation {
   [[nodiscard]] bool scatters() const noexcept { return fingerprint.operation == Operation::kReduceScatter; }
 
   std::vector<ReducePlanPart> parts_;
-  bool whole_ = false;
+  Form form_;
   std::vector<Segment> segments_;
   std::vector<Row> rows_;
   std::vector<std::byte*> finished_;                // by part: what segments are finished into; all_reduce and reduce

@@ -1,0 +1,155 @@
+// The table by which algorithms between hosts are chosen: the model's closed forms, where they cross, what WIREWISE_ALGO may say.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "wirewise/base/error.h"
+#include "wirewise/comm/choice.h"
+#include "wirewise/comm/names.h"
+
+namespace wirewise::comm {
+namespace {
+
+constexpr Bytes kLargest = Bytes{1} << 32;
+
+/// 1 Gbit/s: what a byte costs is much more than memory's.
+CostModel slow_network() {
+  CostModel model;
+  model.latency = 50e-6;
+  model.per_message = 2e-6;
+  model.per_byte = model.per_byte_many = 8e-9;
+  model.local = 3e-6;
+  model.local_per_byte = 0.1e-9;
+  model.combine_per_byte = 0.4e-9;
+  return model;
+}
+
+HostLayout regular(int hosts, int ranks) { return {hosts, ranks, true, true}; }
+
+std::string refusal(const std::string& text, const HostLayout& layout = regular(4, 2)) {
+  try {
+    const AlgorithmTable table(slow_network(), layout, parse_algorithms(text));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Choice, PredictedTimesNeverFallAsSizesOrHostsGrow) {
+  for (const Operation operation : operations_with_choice()) {
+    for (const Algorithm algorithm : algorithms_of(operation)) {
+      for (const int ranks : {1, 2, 8}) {
+        Seconds of_fewer = 0;
+        for (const int hosts : {2, 4, 8, 64}) {
+          Seconds before = 0;
+          for (Bytes bytes = 1; bytes <= kLargest; bytes *= 2) {
+            const Seconds time = predicted_time(slow_network(), regular(hosts, ranks), algorithm, {operation, bytes});
+            EXPECT_GE(time, before) << name_of(operation) << ' ' << name_of(algorithm) << ' ' << bytes;
+            EXPECT_GT(time, 0);
+            before = time;
+          }
+          EXPECT_GT(before, of_fewer) << name_of(operation) << ' ' << name_of(algorithm) << " of " << hosts << " hosts";
+          of_fewer = before;
+        }
+      }
+    }
+  }
+}
+
+TEST(Choice, TheTableHoldsTheLeastTimeAtEverySize) {
+  CostModel incast = slow_network();
+  incast.per_byte_many = 2 * incast.per_byte;
+  for (const CostModel& model : {slow_network(), CostModel{}, incast}) {
+    for (const HostLayout& layout : {regular(2, 1), regular(2, 2), regular(4, 2), regular(64, 8), HostLayout{3, 2, true, false}, HostLayout{3, 4, false, false}}) {
+      const AlgorithmTable table(model, layout, {});
+      for (const Operation operation : operations_with_choice()) {
+        for (Bytes power = 1; power <= kLargest; power *= 2) {
+          for (const Bytes bytes : {power - 1, power, power + power / 2}) {
+            const Algorithm chosen = table.choose(operation, bytes);
+            EXPECT_EQ(why_unfit(chosen, layout), "");
+            const Seconds time = predicted_time(model, layout, chosen, {operation, bytes});
+            for (const Algorithm other : algorithms_of(operation)) {
+              if (!why_unfit(other, layout).empty()) continue;
+              EXPECT_LE(time, predicted_time(model, layout, other, {operation, bytes}) * (1 + 1e-12))
+                  << name_of(operation) << " of " << bytes << " by " << name_of(chosen) << ", not " << name_of(other);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Choice, OneExchangeOfWholeSumsGivesWayWhereItsBytesCostMoreThanASecondRound) {
+  // Two hosts of p ranks: whole a + 2o + S(p·b + k) + L(S), direct 2a + 3o + S(b + k/2p) + 2 L(S).
+  const CostModel model = slow_network();
+  const auto expect_crossing = [&](const HostLayout& layout, double crossing) {
+    const AlgorithmTable table(model, layout, {});
+    EXPECT_EQ(table.choose(Operation::kAllReduce, static_cast<Bytes>(crossing) - 1), Algorithm::kWhole);
+    EXPECT_EQ(table.choose(Operation::kAllReduce, static_cast<Bytes>(crossing) + 2), Algorithm::kDirect);
+  };
+  const double round = model.latency + model.per_message;
+  expect_crossing(regular(2, 1), round / (model.combine_per_byte / 2));
+  expect_crossing(regular(2, 2), (round + model.local) / (model.per_byte + model.combine_per_byte * 3 / 4 - model.local_per_byte));
+}
+
+TEST(Choice, DoublingWinsWhereMessagesToManyHostsCostMoreThanRounds) {
+  CostModel model = slow_network();
+  model.per_message = 20e-6;
+  EXPECT_EQ(AlgorithmTable(model, regular(64, 1), {}).choose(Operation::kReduceScatter, 64), Algorithm::kDoubling);
+  EXPECT_EQ(AlgorithmTable(model, regular(64, 1), {}).choose(Operation::kAllReduce, 64), Algorithm::kWholeDoubling);
+  // Three hosts can't double.
+  EXPECT_EQ(AlgorithmTable(model, {3, 1, true, true}, {}).choose(Operation::kReduceScatter, 64), Algorithm::kDirect);
+}
+
+TEST(Choice, RingAndChainWinWhereSendingToAllAtOnceIsSlower) {
+  CostModel model = slow_network();
+  model.per_byte_many = 1.5 * model.per_byte;
+  const AlgorithmTable table(model, regular(4, 2), {});
+  EXPECT_EQ(table.choose(Operation::kAllGather, 64), Algorithm::kDirect);
+  EXPECT_EQ(table.choose(Operation::kAllGather, Bytes{64} << 20), Algorithm::kRing);
+  EXPECT_EQ(table.choose(Operation::kAllReduce, Bytes{64} << 20), Algorithm::kDoubling);
+  EXPECT_EQ(table.choose(Operation::kBroadcast, 64), Algorithm::kDirect);
+  EXPECT_EQ(table.choose(Operation::kBroadcast, Bytes{64} << 20), Algorithm::kChain);
+}
+
+TEST(Choice, WishesHoldWithinTheirRangesAndTheTableElsewhere) {
+  const AlgorithmTable table(slow_network(), regular(4, 2), parse_algorithms("all_gather=ring@1M-,all_reduce=doubling@-64K,all_reduce=direct"));
+  EXPECT_EQ(table.choose(Operation::kAllGather, (Bytes{1} << 20) - 1), Algorithm::kDirect);
+  EXPECT_EQ(table.choose(Operation::kAllGather, Bytes{1} << 20), Algorithm::kRing);
+  EXPECT_EQ(table.choose(Operation::kAllReduce, 64 * 1024), Algorithm::kDoubling);
+  EXPECT_EQ(table.choose(Operation::kAllReduce, 64 * 1024 + 1), Algorithm::kDirect);
+  EXPECT_TRUE(parse_algorithms("").empty());
+}
+
+TEST(Choice, WishesThatCantBeAreRefusedWithTheChoices) {
+  EXPECT_TRUE(contains(refusal("all_reduce=ring"), "whole, direct, whole_doubling, doubling")) << refusal("all_reduce=ring");
+  EXPECT_TRUE(contains(refusal("all_reduces=ring"), "Did you mean all_reduce?")) << refusal("all_reduces=ring");
+  EXPECT_TRUE(contains(refusal("barrier=direct"), "broadcast")) << refusal("barrier=direct");
+  EXPECT_TRUE(contains(refusal("all_reduce"), "operation=algorithm")) << refusal("all_reduce");
+  EXPECT_TRUE(contains(refusal("all_reduce=direct@1M"), "@from-to")) << refusal("all_reduce=direct@1M");
+  EXPECT_TRUE(contains(refusal("all_reduce=direct@2M-1M"), "ends before")) << refusal("all_reduce=direct@2M-1M");
+  EXPECT_NE(refusal("all_reduce=direct@x-"), "");
+  EXPECT_NE(refusal(","), "");
+  const std::string three = refusal("all_reduce=doubling", regular(3, 2));
+  EXPECT_TRUE(contains(three, "there are 3") && contains(three, "whole, direct.")) << three;
+  EXPECT_TRUE(contains(refusal("reduce_scatter=doubling", {4, 3, true, false}), "power of two"));
+  EXPECT_TRUE(contains(refusal("all_gather=ring", {2, 3, false, false}), "equally many"));
+}
+
+TEST(Choice, TablesOfEqualFiguresHaveEqualHashesAndOthersDiffer) {
+  const CostModel model = slow_network();
+  const std::string hash = AlgorithmTable(model, regular(4, 2), {}).hash();
+  EXPECT_EQ(hash, AlgorithmTable(model, regular(4, 2), {}).hash());
+  EXPECT_NE(hash, AlgorithmTable(model, regular(4, 2), parse_algorithms("all_gather=ring")).hash());
+  CostModel other = model;
+  other.latency *= 2;
+  EXPECT_NE(hash, AlgorithmTable(other, regular(4, 2), {}).hash());
+}
+
+}  // namespace
+}  // namespace wirewise::comm
