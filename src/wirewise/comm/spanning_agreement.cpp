@@ -45,13 +45,13 @@ std::string ranges(const std::vector<int>& ranks) {
 void SpanningCommunicator::agree(const AlgorithmTable* parent) {
   const auto identity = [this](std::size_t r) { return group_->name_of_rank(static_cast<int>(r)); };
   const HostLayout layout = HostLayout::of(group_->hosts());
+  CallOptions call;
+  call.label = "choosing algorithms";
+  call.progress = CallOptions::Progress::kOnWait;
   CostModel model;
   std::vector<AlgorithmWish> wishes;
   if (parent == nullptr) {
     const auto measured = std::make_shared<CostModel>();
-    CallOptions call;
-    call.label = "measuring the network";
-    call.progress = CallOptions::Progress::kOnWait;
     group_->issue(std::make_shared<SpanningProbe>(group_, check_barrier(call), call, measured)).wait();
     std::string own(reinterpret_cast<const char*>(measured.get()), sizeof(CostModel));
     if (const char* const wanted = std::getenv("WIREWISE_ALGO")) own += wanted;
@@ -83,7 +83,7 @@ void SpanningCommunicator::agree(const AlgorithmTable* parent) {
   auto table = std::make_shared<AlgorithmTable>(model, layout, std::move(wishes));
   const std::string own = table->hash();
   std::string hashes(own.size() * static_cast<std::size_t>(size()), '\0');
-  all_gather(ConstBuffer{own.data(), DType::kUInt8}, Buffer{hashes.data(), DType::kUInt8}, own.size()).wait();
+  all_gather(ConstBuffer{own.data(), DType::kUInt8}, Buffer{hashes.data(), DType::kUInt8}, own.size(), call).wait();
   for (std::size_t r = 1; r < static_cast<std::size_t>(size()); ++r) {
     const std::string first = hashes.substr(0, own.size());
     const std::string theirs = hashes.substr(r * own.size(), own.size());

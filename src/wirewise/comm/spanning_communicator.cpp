@@ -170,12 +170,14 @@ std::vector<std::string> SpanningCommunicator::gather_texts(const std::string& t
   const auto ranks = static_cast<std::size_t>(size());
   std::vector<std::int64_t> lengths(ranks);
   const auto length = static_cast<std::int64_t>(text.size());
-  all_gather(ConstBuffer{&length, DType::kInt64}, Buffer{lengths.data(), DType::kInt64}, 1).wait();
+  CallOptions call;
+  call.progress = CallOptions::Progress::kOnWait;
+  all_gather(ConstBuffer{&length, DType::kInt64}, Buffer{lengths.data(), DType::kInt64}, 1, call).wait();
   const auto most = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
   std::string padded = text;
   padded.resize(most);
   std::string all(most * ranks, '\0');
-  all_gather(ConstBuffer{padded.data(), DType::kUInt8}, Buffer{all.data(), DType::kUInt8}, most).wait();
+  all_gather(ConstBuffer{padded.data(), DType::kUInt8}, Buffer{all.data(), DType::kUInt8}, most, call).wait();
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < ranks; ++r) texts.push_back(all.substr(r * most, static_cast<std::size_t>(lengths[r])));
   return texts;
