@@ -146,8 +146,8 @@ AlgorithmTable::AlgorithmTable(const CostModel& model, const HostLayout& layout,
     for (int power = 0; power <= kLargestPower; ++power) {
       const Bytes size = Bytes{1} << power;
       const Algorithm best = fastest(operation, size);
-      if (best != rows_.back().algorithm) {
-        // Where it changes, to the byte.
+      // Where it changes, to the byte: several times between two powers, perhaps.
+      while (rows_.back().algorithm != best) {
         Bytes low = before;
         Bytes high = size;
         while (high - low > 1) {
@@ -155,7 +155,7 @@ AlgorithmTable::AlgorithmTable(const CostModel& model, const HostLayout& layout,
           (fastest(operation, middle) == rows_.back().algorithm ? low : high) = middle;
         }
         rows_.push_back({operation, high, fastest(operation, high)});
-        if (rows_.back().algorithm != best) rows_.push_back({operation, size, best});
+        before = high;
       }
       before = size;
     }
