@@ -1,4 +1,5 @@
 // make_communicator: ranks as processes, of one host or several.
+#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -7,6 +8,7 @@
 #include "wirewise/base/log.h"
 #include "wirewise/base/text.h"
 #include "wirewise/comm/cards.h"
+#include "wirewise/comm/choice.h"
 #include "wirewise/comm/host_map.h"
 #include "wirewise/comm/host_wires.h"
 #include "wirewise/comm/local_communicator.h"
@@ -43,6 +45,9 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store> store, in
     if (rank == 0 && log_enabled(LogLevel::kInfo)) {
       log_info(options.name + ": " + std::to_string(size) + " ranks on one host (" + printable(cards.own().host) +
                "), shared memory (memfd), no network; " + std::to_string(usable_cores()) + " cores.");
+    }
+    if (const char* const wishes = std::getenv("WIREWISE_ALGO"); wishes != nullptr && !comm::parse_algorithms(wishes).empty() && rank == 0) {
+      log_warn(options.name + ": WIREWISE_ALGO says how to go between hosts, and all ranks are on one: it changes nothing.");
     }
     link.job_ranks = std::move(job_ranks);
     link.flight = std::move(flight);
