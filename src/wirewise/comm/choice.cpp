@@ -21,7 +21,8 @@ constexpr std::array kScatters = {Algorithm::kDirect, Algorithm::kDoubling};
 constexpr std::array kGathers = {Algorithm::kDirect, Algorithm::kRing};
 constexpr std::array kBroadcasts = {Algorithm::kDirect, Algorithm::kChain};
 
-constexpr int kLargestPower = 44;  // of sizes that the table tells apart
+constexpr int kLargestPower = 40;    // of sizes that the table tells apart
+constexpr double kWorthIt = 0.01;    // an algorithm must be so much faster than those before it: equal ones don't take turns
 
 }  // namespace
 
@@ -168,7 +169,7 @@ Algorithm AlgorithmTable::fastest(Operation operation, Bytes bytes) const {
   for (const Algorithm algorithm : algorithms_of(operation)) {
     if (!why_unfit(algorithm, layout_).empty()) continue;
     const Seconds time = predicted_time(model_, layout_, algorithm, {operation, bytes});
-    if (best && time >= least) continue;
+    if (best && time > least * (1 - kWorthIt)) continue;
     best = algorithm;
     least = time;
   }

@@ -37,7 +37,7 @@ struct HostLayout {
 
 /// The operations that have a choice.
 [[nodiscard]] std::span<const Operation> operations_with_choice() noexcept;
-/// The algorithms of an operation, whatever the layout; empty where there is no choice. Of equally fast ones the first is taken.
+/// The algorithms of an operation, whatever the layout; empty where there is no choice. Of equally fast ones (within 1 %) the first is taken.
 [[nodiscard]] std::span<const Algorithm> algorithms_of(Operation operation) noexcept;
 /// Empty when the algorithm can run; else what it needs.
 [[nodiscard]] std::string why_unfit(Algorithm algorithm, const HostLayout& layout);

@@ -3,7 +3,8 @@
 //
 // All hosts send around a ring at once, each rank of a place to the next host's: eight small messages one after another (latency), one burst
 // of small ones (the cost of each), then three messages of 384 KiB a host in all; with more than two hosts, also three times as much to all
-// the others at once. 2.3 MiB a host at most: 20 ms at 1 Gbit/s. The middle of three or more counts.
+// the others at once. 2.3 MiB a host at most: 20 ms at 1 Gbit/s. The middle of three or more counts;
+// of what memory does, the least.
 #pragma once
 
 #include <chrono>
