@@ -3,6 +3,7 @@
 train         training speed against PyTorch and DeepSpeed (bench/train.py); --no-deepspeed leaves DeepSpeed out
 collectives   collectives on one host against Gloo, Open MPI, MPICH and Intel MPI (bench/collectives.py); --quick is a first look
 torch         what the wirewise backend takes off PyTorch's own DDP and FSDP2 (bench/torch_backends.py)
+hosts         collectives between two and four hosts against Gloo, and the bytes that cross (bench/hosts.py): network namespaces, so it needs root
 """
 
 import hashlib
@@ -48,9 +49,13 @@ def torch_backends(rest):
     return ["torch_backends.py", str(BUILD / "python"), *rest]
 
 
+def hosts(rest):
+    return ["hosts.py", str(BUILD / "bench" / "wirewise_collectives"), *rest]
+
+
 # Name -> (CMake targets that it runs, its command below bench/).
 BENCHES = {"train": (["no_communication"], train), "collectives": (["wirewise_collectives"], collectives),
-           "torch": (["wirewise_python"], torch_backends)}
+           "torch": (["wirewise_python"], torch_backends), "hosts": (["wirewise_collectives"], hosts)}
 
 
 def main():

@@ -1,8 +1,11 @@
-"""Gloo's collectives through torch.distributed, timed as all contestants are: gloo_collectives.py BUDGET CASE…, a case being OPERATION:BYTES.
+"""Gloo's collectives through torch.distributed, timed as all contestants are: gloo_collectives.py BUDGET CASE…, a case being
+OPERATION:BYTES[:DTYPE].
 
-Started by torchrun. See README.md; the rules of cases.h stand here in Python.
+Started by torchrun. See README.md; the rules of cases.h stand here in Python. Across hosts each line ends with what every rank saw its host
+send in a call, in bytes.
 """
 
+import os
 import sys
 import time
 
@@ -10,10 +13,18 @@ import torch
 import torch.distributed as dist
 
 
+def sent_by_host():
+    """Bytes that this host's interfaces have sent, but for the loopback."""
+    with open("/proc/self/net/dev", encoding="ascii") as file:
+        rows = [line.split(":") for line in file.readlines()[2:]]
+    return sum(int(row[1].split()[8]) for row in rows if row[0].strip() != "lo")
+
+
 def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
+    across_hosts = int(os.environ.get("LOCAL_WORLD_SIZE", ranks)) < ranks
     budget = float(sys.argv[1])
 
     def timed(call, calls):
@@ -27,13 +38,14 @@ def main():
         return own.item()
 
     for case in sys.argv[2:]:
-        op, size = case.split(":")
+        op, size, *dtype = case.split(":")
         size = int(size)
+        dtype = getattr(torch, dtype[0]) if dtype else torch.float32
         whole_only = op in ("all_reduce", "broadcast")
-        count = max(1, size // 4 // (1 if whole_only else ranks))
-        part = torch.full((count,), 1e-9)
-        whole = torch.full((count * ranks,), 1e-9) if not whole_only else None
-        other = torch.full((count * ranks,), 1e-9) if op == "all_to_all" else None
+        count = max(1, size // 4 // (1 if whole_only else ranks)) * 4 // dtype.itemsize
+        part = torch.full((count,), 1e-9, dtype=dtype)
+        whole = torch.full((count * ranks,), 1e-9, dtype=dtype) if not whole_only else None
+        other = torch.full((count * ranks,), 1e-9, dtype=dtype) if op == "all_to_all" else None
         call = {
             "all_reduce": lambda: dist.all_reduce(part),
             "all_gather": lambda: dist.all_gather_into_tensor(whole, part),
@@ -46,9 +58,14 @@ def main():
             call()
         guess = timed(call, 1 if large else 3)
         calls = int(min(20000, max(3, budget / guess)))
+        before = sent_by_host()
         seconds = timed(call, calls)
+        sent = []
+        if across_hosts:
+            sent = [torch.zeros(1, dtype=torch.float64) for _ in range(ranks)]
+            dist.all_gather(sent, torch.tensor([(sent_by_host() - before) / calls], dtype=torch.float64))
         if rank == 0:
-            print(op, size, f"{seconds:.9g}", flush=True)
+            print(op, size, f"{seconds:.9g}", *(f"{value.item():.0f}" for value in sent), flush=True)
     dist.destroy_process_group()
 
 

@@ -115,12 +115,18 @@ std::vector<std::string> rank_command(const Arguments& arguments) {
   return command;
 }
 
-std::string preamble(const Arguments& arguments, const bench::Plan& plan, const bench::MemoryLimit& limit, int ranks, int hosts) {
+std::string preamble(const Arguments& arguments, const bench::Plan& plan, const bench::MemoryLimit& limit, int ranks) {
   char text[512];
+  const int hosts = plan.link.hosts;
   std::snprintf(text, sizeof text, "# %d ranks on %d host%s; buffers in %s memory, %s\n", ranks, hosts, hosts == 1 ? "" : "s", plan.shared ? "shared" : "ordinary",
                 arguments.cold ? "other ones in every iteration, past the last-level cache" : "the same in every iteration");
   std::string lines = text;
-  if (hosts > 1) return lines + "# the link between hosts is not measured: no limit\n";
+  if (hosts > 1 && plan.link.one_way == 0) return lines + "# hosts hold different numbers of ranks: the link between them is not measured, no limit\n";
+  if (hosts > 1) {
+    std::snprintf(text, sizeof text, "# link of a host, measured by plain messages (GB/s): one way %.3f, all hosts sending and receiving %.3f\n",
+                  plan.link.one_way / 1e9, plan.link.all_at_once / 1e9);
+    return lines + text;
+  }
   std::snprintf(text, sizeof text,
                 "# memory, all ranks at once (GB/s): read %.1f, write %.1f, copy %.1f (each byte read and written); last-level cache %s\n", limit.read / 1e9,
                 limit.write / 1e9, limit.copy / 1e9, format_bytes(plan.cache).c_str());
@@ -168,10 +174,11 @@ int run_rank(const Arguments& arguments, const Request& request, const RankEnvir
   plan.cache = bench::last_level_cache();
   plan.on = {of_device.get(), device.get()};
   if (device) plan.shared = false;
-  const bench::MemoryLimit limit = device || environment.nodes > 1 ? bench::MemoryLimit{} : bench::measure_memory(*communicator);
+  if (!device) plan.link = bench::measure_link(*communicator);
+  const bench::MemoryLimit limit = device || plan.link.hosts > 1 ? bench::MemoryLimit{} : bench::measure_memory(*communicator);
   if (speaks) {
     (arguments.json ? std::cerr : std::cout) << (device ? device_preamble(*device, choose_cuda_comm(arguments.comm, "--comm"), ranks)
-                                                        : preamble(arguments, plan, limit, ranks, environment.nodes))
+                                                        : preamble(arguments, plan, limit, ranks))
                                              << std::flush;
   }
 

@@ -338,7 +338,11 @@ Result run_case(Communicator& communicator, const Case& what, const Plan& plan, 
   result.p99_us = largest(communicator, percentile(times, 0.99)) / calls * 1e6;
   result.algbw_GBps = static_cast<double>(result.size) / time / 1e9;
   result.busbw_GBps = result.algbw_GBps * bus_factor(what.op, communicator.size());
-  if (limit.copy > 0) result.limit_fraction = least_time(limit, least_traffic(what.op, result.size, communicator.size(), what.in_place)) / time;
+  if (plan.link.hosts > 1) {
+    result.limit_fraction = least_time(plan.link, what.op, what.dtype, result.size, communicator.size()) / time;
+  } else if (limit.copy > 0) {
+    result.limit_fraction = least_time(limit, least_traffic(what.op, result.size, communicator.size(), what.in_place)) / time;
+  }
 
   auto wrong = static_cast<std::int64_t>(runner.check());
   std::int64_t all_wrong = 0;

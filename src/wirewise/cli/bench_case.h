@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "wirewise/cli/bench_link.h"
 #include "wirewise/cli/bench_memory.h"
 #include "wirewise/cli/bench_operation.h"
 #include "wirewise/comm/communicator.h"
@@ -33,6 +34,7 @@ struct Plan {
   bool shared = true;  // buffers in memory that peers map
   bool cold = false;   // each iteration on other buffers, until all of them are past the last-level cache
   Bytes cache = 0;     // the last-level cache, for cold
+  LinkLimit link;      // across hosts: what cases are held against in place of memory
   OnDevice on;         // no device: the host's memory, by the communicator that run_case is given
 };
 
@@ -50,7 +52,7 @@ struct Result {
   double algbw_GBps = 0;
   double busbw_GBps = 0;
   std::size_t wrong = 0;      // elements, over all ranks
-  double limit_fraction = 0;  // the least time that memory allows / time; 0 where nothing moves or no limit is known
+  double limit_fraction = 0;  // the least time that memory, or the link between hosts, allows / time; 0 where nothing moves or no limit is known
   int iterations = 0;
 };
 
