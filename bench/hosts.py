@@ -47,7 +47,7 @@ DEADLINE = 140
 
 
 def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
 
 
 class Hosts:
@@ -78,6 +78,7 @@ class Hosts:
                 ip("-n", space, "link", "set", "lo", "up")
                 ip("-n", space, "link", "set", "wire0", "up")
                 self.shape(space, "wire0")
+            self.wait_until_up()
         except BaseException:
             self.__exit__()
             raise
@@ -88,6 +89,15 @@ class Hosts:
             subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
         self.made = []
 
+    def wait_until_up(self):
+        """The kernel tells of a carrier a moment after both ends are up; until then the interface can't be chosen."""
+        end = time.monotonic() + 10
+        for space in self.spaces:
+            while "LOWER_UP" not in (shown := ip("-n", space, "link", "show", "wire0")) or "state UP" not in shown:
+                if time.monotonic() > end:
+                    raise RuntimeError(f"the interface in {space} doesn't come up: {shown}")
+                time.sleep(0.01)
+
     def shape(self, space, interface):
         if self.rate:
             subprocess.run(["ip", "netns", "exec", space, "tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", f"{self.rate * 8:.0f}bit",
@@ -97,31 +107,37 @@ class Hosts:
     def address(host):
         return f"10.214.9.{host + 1}"
 
-    def start(self, rank, command, variables):
+    def start(self, rank, command, variables, output, errors):
         """One rank of a command, in its host."""
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "PMI", "OMPI_", "MPI_"))},
             "RANK": str(rank), "WORLD_SIZE": str(self.count * PLACES), "LOCAL_RANK": str(rank % PLACES), "LOCAL_WORLD_SIZE": str(PLACES),
             "MASTER_ADDR": self.address(0), "MASTER_PORT": "29571", "OMP_NUM_THREADS": "1", **variables}
-        return subprocess.Popen(["ip", "netns", "exec", self.spaces[rank // PLACES], *command], env=environment, text=True,
-                                stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL, stderr=subprocess.PIPE if rank == 0 else None)
+        return subprocess.Popen(["ip", "netns", "exec", self.spaces[rank // PLACES], *command], env=environment, stdout=output,
+                                stderr=errors)
 
     def run(self, command, variables):
-        """All ranks of a command; rank 0's output."""
+        """All ranks of a command; rank 0's output. One that fails ends the others."""
         ranks = []
         try:
-            for rank in range(self.count * PLACES):
-                ranks.append(self.start(rank, command, variables))
-            output, errors = ranks[0].communicate(timeout=DEADLINE)
-            codes = [process.wait(timeout=20) for process in ranks]
+            with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+                for rank in range(self.count * PLACES):
+                    ranks.append(self.start(rank, command, variables, output if rank == 0 else subprocess.DEVNULL, errors))
+                end = time.monotonic() + DEADLINE
+                while None in (codes := [process.poll() for process in ranks]) and not any(codes):
+                    if time.monotonic() > end:
+                        raise RuntimeError(f"not done in {DEADLINE} s")
+                    time.sleep(0.02)
+                if any(codes):
+                    errors.seek(0)
+                    raise RuntimeError(f"ranks exited with {codes}: {errors.read()[-1500:]}")
+                output.seek(0)
+                return output.read()
         finally:
             for process in ranks:
                 if process.poll() is None:
                     process.kill()
                     process.wait()
-        if any(codes):
-            raise RuntimeError(f"ranks exited with {codes}: {errors[-1500:]}")
-        return output
 
 
 def contestant(name, program):
@@ -166,7 +182,7 @@ def run(args):
                     try:
                         with Hosts(count, link) as hosts:
                             got = measure(hosts, name, args.program, cases, args.budget)
-                    except (RuntimeError, subprocess.TimeoutExpired) as error:
+                    except (RuntimeError, subprocess.CalledProcessError) as error:
                         print(f"{name} on {count} hosts, {link}, failed and is left out: {error}", file=sys.stderr)
                         failed.add(name)
                         continue
