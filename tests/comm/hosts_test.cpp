@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/namespaces.h"
 #include "comm/ranks.h"
 #include "wirewise/base/error.h"
 #include "wirewise/comm/ucx_network.h"
@@ -311,6 +312,46 @@ TEST_F(AcrossHosts, AbortEndsTheWaitsOfAllHosts) {
   for (const RankResult& result : results) {
     EXPECT_TRUE(contains(result.output, "enough")) << result.output;
     EXPECT_FALSE(result.late);
+  }
+}
+
+TEST_F(AcrossHosts, APulledCableFailsTheOperationByItsDeadlineOnBothHosts) {
+  const TwoHosts cable;
+  if (!cable.made()) GTEST_SKIP() << "network namespaces need root and the ip command";
+  const TemporaryFolder folder;
+  const auto results = run_ranks(
+      4,
+      [&](int rank) {
+        cable.enter(rank / 2);
+        ::unsetenv("MASTER_ADDR");
+        // Namespaces are hosts of their own: nothing says so but the namespace.
+        const auto comm = make_communicator(std::make_shared<FileStore>(folder.path() / "store"), rank, 4, {20s});
+        std::vector<float> data(4'000'000, 1.0f);
+        comm->all_reduce({data.data(), DType::kFloat32}, {data.data(), DType::kFloat32}, data.size()).wait();
+        EXPECT_EQ(data.back(), 4.0f);
+        if (rank == 0) {
+          EXPECT_TRUE(TwoHosts::run("ip link set " + cable.interface(0) + " down"));
+        }
+        CallOptions options;
+        options.timeout = 3s;
+        const auto start = std::chrono::steady_clock::now();
+        try {
+          for (int i = 0; i < 1000; ++i) {
+            comm->all_reduce({data.data(), DType::kFloat32}, {data.data(), DType::kFloat32}, data.size(), Reduction::kSum, options).wait();
+          }
+        } catch (const Error& error) {
+          const bool in_time = std::chrono::steady_clock::now() - start < 10s;
+          return std::string(in_time ? "in time: " : "too late: ") + error.what();
+        }
+        return std::string("no error");
+      },
+      60s);
+  for (int r = 0; r < 4; ++r) {
+    const std::string& text = results[static_cast<std::size_t>(r)].output;
+    EXPECT_TRUE(contains(text, "in time: ") && contains(text, "all_reduce of 4000000 float32")) << text;
+    // Each side names a rank of the other.
+    const bool named = r < 2 ? contains(text, "rank 2 (") || contains(text, "rank 3 (") : contains(text, "rank 0 (") || contains(text, "rank 1 (");
+    EXPECT_TRUE(named) << text;
   }
 }
 

@@ -17,6 +17,7 @@
 #include "comm/ranks.h"
 #include "wirewise/base/error.h"
 #include "wirewise/comm/phase.h"
+#include "wirewise/comm/ucx_network.h"
 
 namespace wirewise {
 namespace {
@@ -30,6 +31,7 @@ bool full() { return std::getenv("WIREWISE_FULL") != nullptr; }
 enum class Strike : std::uint8_t { kKill, kStop, kExit };
 
 std::atomic<int> countdown{0};
+bool across_hosts = false;  // the upper half of the ranks is told to be on another host; over loopback
 Strike strike{};
 std::atomic<std::int64_t>* struck_at = nullptr;  // in memory that the survivors see
 
@@ -102,6 +104,10 @@ bool run(const Case& one, const Size& size, int ranks, int victim, Strike how, i
   const auto results = run_ranks(ranks, [&](int rank) {
     CommunicatorOptions meeting = options;
     page->pids[rank].store(::getpid());
+    if (across_hosts) {
+      ::setenv("WIREWISE_HOST_ID", 2 * rank < ranks ? "host0" : "host1", 1);
+      ::setenv("WIREWISE_NET", "lo", 1);
+    }
     const auto store = std::make_shared<FileStore>(folder.path() / "store");
     std::unique_ptr<Communicator> comm;
     {
@@ -169,7 +175,9 @@ bool run(const Case& one, const Size& size, int ranks, int victim, Strike how, i
     const std::string& text = result.output;
     EXPECT_EQ(text.substr(0, text.find(' ')), std::to_string(static_cast<int>(kind))) << where << ", rank " << r << ": " << text;
     EXPECT_TRUE(text.find(name) != std::string::npos && text.find(process) != std::string::npos) << where << ", rank " << r << ": " << text;
-    EXPECT_TRUE(text.find(" (call ") != std::string::npos || text.find(" with tag 3 (") != std::string::npos) << where << ", rank " << r << ": " << text;
+    EXPECT_TRUE(text.find(" (call ") != std::string::npos || text.find(" with tag 3 (") != std::string::npos ||
+                text.find("split into") != std::string::npos)
+        << where << ", rank " << r << ": " << text;
   }
   ::munmap(page, sizeof(Page));
   return struck;
@@ -198,6 +206,20 @@ void strike_everywhere(Strike how, int first, int step) {
     }
   }
 }
+
+class AtAnyPhaseAcrossHosts : public ::testing::TestWithParam<Strike> {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "UCX runs outside the thread sanitizer";
+#endif
+    if (const std::string why = comm::why_no_ucx(); !why.empty()) GTEST_SKIP() << why;
+    across_hosts = true;
+  }
+  void TearDown() override { across_hosts = false; }
+};
+INSTANTIATE_TEST_SUITE_P(Strikes, AtAnyPhaseAcrossHosts, ::testing::Values(Strike::kKill, Strike::kStop, Strike::kExit));
+TEST_P(AtAnyPhaseAcrossHosts, EverySurvivorNamesTheVictim) { strike_everywhere(GetParam(), 1, GetParam() == Strike::kKill ? 29 : 61); }
 
 TEST(Killed, AtAnyPhaseOfAnyOperationIsNamedByEverySurvivor) { strike_everywhere(Strike::kKill, 1, 9); }
 TEST(Stopped, AtAnyPhaseOfAnyOperationIsNamedByEverySurvivor) { strike_everywhere(Strike::kStop, 1, 23); }

@@ -65,6 +65,7 @@ class Work {
   /// Runs `callback` once the operation completed or failed (error null on success), on the thread that completes it.
   void then(std::function<void(std::exception_ptr)> callback);
   [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
+  [[nodiscard]] const State* state() const noexcept { return state_.get(); }  // for comm/
   [[nodiscard]] std::uint64_t sequence() const noexcept;
   /// Of a recv that is complete: the rank that sent; else -1.
   [[nodiscard]] int source() const noexcept;

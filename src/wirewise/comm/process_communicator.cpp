@@ -62,7 +62,7 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store> store, in
   const std::vector<std::string> wires = comm::exchange_texts(prefixed, cards, "wires", end->card());
   return std::make_unique<comm::SpanningCommunicator>(hosts, rank, std::move(identities), std::move(local),
                                                       end->connect(rank, hosts, wires, cards.deadline), make_end,
-                                                      comm::FlightTicket{std::move(flight), std::move(job_ranks)}, options);
+                                                      comm::FlightTicket{std::move(flight), std::move(job_ranks)}, options, options.timeout);
 }
 
 }  // namespace wirewise

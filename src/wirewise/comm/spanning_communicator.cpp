@@ -20,16 +20,18 @@ Caller caller_of(const SpanningGroup& group) { return {group.rank(), group.size(
 
 SpanningCommunicator::SpanningCommunicator(HostMap hosts, int rank, std::vector<RankIdentity> identities,
                                            std::unique_ptr<LocalCommunicator> local, Wires wires, MakeWireEnd make_end,
-                                           FlightTicket flight, CommunicatorOptions options, const AlgorithmTable* parent)
+                                           FlightTicket flight, CommunicatorOptions options,
+                                           std::chrono::milliseconds start_timeout, const AlgorithmTable* parent)
     : group_(std::make_shared<SpanningGroup>(std::move(hosts), rank, std::move(identities), std::move(local), std::move(wires),
                                              std::move(flight), std::move(options))),
       make_end_(std::move(make_end)) {
-  // Connections are made with the first message: here, where a host that can't be reached is an error of the start, and so that none is
-  // half made when a call fails.
+  // Connections are made with the first message: here, where a host that can't be reached is an error of the start. Twice: what comes back
+  // after a peer has heard from this rank shows that none is half made, which UCX 1.13 can't close without ending the process.
   CallOptions call;
+  call.timeout = start_timeout;
   call.label = "start of " + group_->options().name;
   call.progress = CallOptions::Progress::kOnWait;
-  barrier(call).wait();
+  for (int i = 0; i < 2; ++i) barrier(call).wait();
   agree(parent);
   group_->count_from_here();
 }
@@ -220,11 +222,11 @@ std::unique_ptr<Communicator> SpanningCommunicator::split(int colour, int key, C
     }
     auto local = std::unique_ptr<LocalCommunicator>(static_cast<LocalCommunicator*>(result.release()));
     local->group()->serve(identities, hosts.members(hosts.host_of(place)));
-    Wires wires = end->connect(place, hosts, members_cards, std::chrono::steady_clock::now() + options.timeout);
+    Wires wires = end->connect(place, hosts, members_cards, std::chrono::steady_clock::now() + group_->options().timeout);
     FlightTicket flight{group_->flight().recorder, {}};
     for (const int member : members) flight.job_ranks.push_back(group_->flight().job_rank(member));
     result = std::make_unique<SpanningCommunicator>(std::move(hosts), place, std::move(identities), std::move(local), std::move(wires), make_end_,
-                                                    std::move(flight), options, table_.get());
+                                                    std::move(flight), options, group_->options().timeout, table_.get());
   }
   // Ends live until all have connected.
   barrier(call).wait();

@@ -18,10 +18,12 @@ namespace wirewise::comm {
 class SpanningCommunicator final : public Communicator {
  public:
   /// `local`: the communicator of this host's ranks, its link marked as inner. `make_end` makes the wires of splits. `parent`: the table of
-  /// the communicator that this one is split from; without it the network is measured. Collective. Throws Mismatch where ranks would choose
+  /// the communicator that this one is split from; without it the network is measured. Collective: waits up to
+  /// `start_timeout` until all ranks have heard from each other. Throws Mismatch where ranks would choose
   /// differently, BadInput where WIREWISE_ALGO can't be done.
   SpanningCommunicator(HostMap hosts, int rank, std::vector<RankIdentity> identities, std::unique_ptr<LocalCommunicator> local, Wires wires,
-                       MakeWireEnd make_end, FlightTicket flight, CommunicatorOptions options, const AlgorithmTable* parent = nullptr);
+                       MakeWireEnd make_end, FlightTicket flight, CommunicatorOptions options,
+                       std::chrono::milliseconds start_timeout, const AlgorithmTable* parent = nullptr);
   ~SpanningCommunicator() override;
 
   [[nodiscard]] int rank() const noexcept override { return group_->rank(); }

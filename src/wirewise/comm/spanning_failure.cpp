@@ -1,7 +1,7 @@
 // How a communicator across hosts finds out that something went wrong, and how hosts tell each other.
 //
 // What goes over the channels: "fail <kind>\n<sentence>\n<remedy>" a failure; "bye" the sender has closed its communicator;
-// "who <call>" which ranks of your host have not entered it; "absent <call> <text>" the answer.
+// "who <call>" which ranks of your host are missing in it; "missing <call>\n<absent>\n<silent>" the answer.
 #include <algorithm>
 #include <charconv>
 
@@ -16,6 +16,7 @@ using namespace std::chrono_literals;
 constexpr auto kHealthInterval = 20ms;
 constexpr auto kDeathGrace = 100ms;   // what a peer sent before it died may be on its way
 constexpr auto kLeaveGrace = 1s;      // the same where it left in order
+constexpr auto kSilence = 200ms;      // a rank that looks after its operations shows it more often
 constexpr auto kAnswerTime = 500ms;   // how long a deadline waits for what other hosts say
 
 std::string in_one_line(std::string text) {
@@ -111,12 +112,18 @@ void SpanningGroup::abort(const std::string& reason) noexcept {
   }
 }
 
-std::string SpanningGroup::absent_here(std::uint64_t sequence) const {
-  std::string list;
+SpanningGroup::Stragglers SpanningGroup::stragglers_here(std::uint64_t sequence) const {
+  Stragglers found;
+  const auto now = Clock::now().time_since_epoch();
   for (int p = 0; p < hosts_.members_count(host()); ++p) {
-    if (board_[p].calls.load() <= sequence) append(list, name_of_rank(hosts_.members(host())[static_cast<std::size_t>(p)]));
+    const std::string name = name_of_rank(hosts_.members(host())[static_cast<std::size_t>(p)]);
+    if (board_[p].calls.load() <= sequence) {
+      append(found.absent, name);
+    } else if (now - Clock::duration(board_[p].driven.load()) > kSilence) {
+      append(found.silent, name);
+    }
   }
-  return list;
+  return found;
 }
 
 void SpanningGroup::hear(Passed& passed) {
@@ -124,11 +131,15 @@ void SpanningGroup::hear(Passed& passed) {
     if (const auto error = error_of(message)) return fail_all(passed, *error);
     if (message == "bye") departed_.insert(sender);
     if (const auto sequence = number_after(message, "who ")) {
-      wires_.channels->tell(sender, "absent " + std::to_string(*sequence) + " " + absent_here(*sequence));
+      const Stragglers here = stragglers_here(*sequence);
+      wires_.channels->tell(sender, "missing " + std::to_string(*sequence) + "\n" + here.absent + "\n" + here.silent);
     }
-    if (const auto sequence = number_after(message, "absent ")) {
+    if (const auto sequence = number_after(message, "missing ")) {
       if (!question_ || question_->sequence != *sequence) continue;
-      question_->answers[sender] = message.substr(std::min(message.size(), message.find(' ', 7) + 1));
+      const std::size_t first = std::min(message.size(), message.find('\n'));
+      const std::size_t second = std::min(message.size(), message.find('\n', first + 1));
+      if (second == message.size()) continue;
+      question_->answers[sender] = {message.substr(first + 1, second - first - 1), message.substr(second + 1)};
     }
   }
 }
@@ -168,30 +179,31 @@ void SpanningGroup::look_at_peers(Passed& passed, Clock::time_point now) {
   }
 }
 
-/// Asks the other hosts who has not entered; empty while answers are awaited.
+/// Asks the other hosts who is missing; empty while answers are awaited.
 std::optional<std::string> SpanningGroup::who_is_missing(const SpanningOperation& operation, Clock::time_point now) {
   std::string absent;
   std::string late;
   if (operation.collective()) {
     const std::uint64_t sequence = operation.fingerprint.sequence;
-    if (!question_ || question_->sequence != sequence) {
-      question_ = Question{sequence, now, {}};
+    const bool first = !question_ || question_->sequence != sequence;
+    if (first || (!question_->again && now - question_->asked > kSilence)) {
+      question_ = Question{sequence, now, !first, {}};
       wires_.channels->tell(kAnyPeer, "who " + std::to_string(sequence));
     }
-    if (question_->answers.size() < rails_.size() && now - question_->asked < kAnswerTime) return std::nullopt;
-    absent = absent_here(sequence);
-    std::string silent;
-    std::set<std::string> told;
+    if (!question_->again || (question_->answers.size() < rails_.size() && now - question_->asked < kAnswerTime)) return std::nullopt;
+    Stragglers all = stragglers_here(sequence);
+    std::set<std::string> told;  // several rails of one host say the same
     for (const int r : rails_) {
       const auto answer = question_->answers.find(r);
       if (answer == question_->answers.end()) {
-        append(silent, name_of_rank(r));
-      } else if (!answer->second.empty() && told.insert(answer->second).second) {
-        append(absent, answer->second);
+        append(all.silent, name_of_rank(r));
+        continue;
       }
+      if (!answer->second.absent.empty() && told.insert(answer->second.absent).second) append(all.absent, answer->second.absent);
+      if (!answer->second.silent.empty() && told.insert(answer->second.silent).second) append(all.silent, answer->second.silent);
     }
-    if (!absent.empty()) return absent + " did not arrive";
-    if (!silent.empty()) return silent + " did not answer";
+    if (!all.absent.empty()) return all.absent + " did not arrive";
+    if (!all.silent.empty()) return all.silent + " did not answer";
   }
   for (const Missing& missing : operation.missing()) append(missing.arrived ? late : absent, name_of_rank(missing.rank));
   if (!absent.empty()) return absent + " did not arrive";
@@ -220,6 +232,7 @@ void SpanningGroup::check_health(Passed& passed) {
   const auto now = Clock::now();
   if (now < next_health_check_) return;
   next_health_check_ = now + kHealthInterval;
+  board_[place()].driven.store(now.time_since_epoch().count());
   hear(passed);
   look_at_peers(passed, now);
   look_at_deadlines(passed, now);

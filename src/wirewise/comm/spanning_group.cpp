@@ -7,6 +7,7 @@
 #include <new>
 
 #include "wirewise/base/cgroup.h"
+#include "wirewise/comm/phase.h"
 #include "wirewise/comm/spanning_operation.h"
 
 namespace wirewise::comm {
@@ -76,6 +77,7 @@ Work SpanningGroup::issue(std::shared_ptr<SpanningOperation> operation) {
     if (flight_.recorder) operation->record_in(*flight_.recorder, flight_id_);
     if (operation->background) background_.fetch_add(1);
   }
+  phase("issued");
   if (operation->background) {
     const std::lock_guard lock(thread_mutex_);
     if (!thread_.joinable()) {
@@ -110,7 +112,9 @@ void SpanningGroup::count_from_here() {
 
 bool SpanningGroup::advance(Passed& passed, const std::shared_ptr<SpanningOperation>& operation) {
   operation->record_driven();
-  passed.moved = operation->step() || passed.moved;
+  const bool moved = operation->step();
+  if (moved) phase("stepped");
+  passed.moved = passed.moved || moved;
   if (!operation->reached(Level::kComplete)) return false;
   passed.finished.push_back(operation);
   return true;

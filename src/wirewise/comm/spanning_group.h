@@ -86,13 +86,20 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
     bool moved = false;
     std::vector<std::shared_ptr<SpanningOperation>> finished;
   };
-  struct Question {  // what became of asking who has entered a call
+  /// Ranks by name, as a list.
+  struct Stragglers {
+    std::string absent;  // have not entered
+    std::string silent;  // have, but look after nothing
+  };
+  struct Question {  // what became of asking who is missing in a call
     std::uint64_t sequence = 0;
     Clock::time_point asked;
-    std::map<int, std::string> answers;  // by rank asked: the ranks of its host that have not entered
+    bool again = false;                  // asked a second time: whom silence marks is known by then
+    std::map<int, Stragglers> answers;   // by rank asked, of its host
   };
   struct alignas(64) Entered {
     std::atomic<std::uint64_t> calls{0};
+    std::atomic<Clock::rep> driven{0};  // when this rank last looked after its operations
   };
 
   // Under drive_mutex_.
@@ -103,7 +110,7 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
   void look_at_peers(Passed& passed, Clock::time_point now);
   void look_at_deadlines(Passed& passed, Clock::time_point now);
   [[nodiscard]] std::optional<std::string> who_is_missing(const SpanningOperation& operation, Clock::time_point now);
-  [[nodiscard]] std::string absent_here(std::uint64_t sequence) const;
+  [[nodiscard]] Stragglers stragglers_here(std::uint64_t sequence) const;
   void fail_all(Passed& passed, const Error& error);
   void record_flight(const Error& error) noexcept;
   [[nodiscard]] const SpanningOperation* oldest_open() const;

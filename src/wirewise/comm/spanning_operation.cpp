@@ -202,6 +202,11 @@ std::vector<Missing> SpanningOperation::missing() const {
   for (const Inbound& inbound : inbound_) {
     if (!absent.contains(inbound.peer)) late.insert(inbound.peer);
   }
+  for (const Work& work : works_) {
+    for (const Missing& missing : work.state()->missing()) {
+      if (!absent.contains(member(missing.rank))) late.insert(member(missing.rank));
+    }
+  }
   std::vector<Missing> ranks;
   for (const int r : absent) ranks.push_back({r, false});
   for (const int r : late) ranks.push_back({r, true});

@@ -78,7 +78,7 @@ std::vector<std::unique_ptr<Communicator>> make_thread_communicators(const std::
       try {
         comm::Wires wires = ends[r]->connect(static_cast<int>(r), hosts, cards, std::chrono::steady_clock::now() + options.timeout);
         communicators[r] = std::make_unique<comm::SpanningCommunicator>(hosts, static_cast<int>(r), identities, std::move(locals[r]),
-                                                                        std::move(wires), make_end, comm::FlightTicket{}, options);
+                                                                        std::move(wires), make_end, comm::FlightTicket{}, options, options.timeout);
       } catch (...) {
         errors[r] = std::current_exception();
       }
