@@ -189,6 +189,8 @@ void strike_everywhere(Strike how, int first, int step) {
     for (const Size& size : kSizes) {
       const std::string name = one.name;
       if ((name == "barrier" || name == "split") && size.count > 8) continue;
+      // While a split connects hosts, a death there shows as a connection that does not come: named by address, at the deadline.
+      if (name == "split" && across_hosts) continue;
       ++number;
       const std::vector<int> counts = full() ? std::vector<int>{2, 3, 4} : std::vector<int>{2 + number % 3};
       for (const int ranks : counts) {
@@ -219,7 +221,7 @@ class AtAnyPhaseAcrossHosts : public ::testing::TestWithParam<Strike> {
   void TearDown() override { across_hosts = false; }
 };
 INSTANTIATE_TEST_SUITE_P(Strikes, AtAnyPhaseAcrossHosts, ::testing::Values(Strike::kKill, Strike::kStop, Strike::kExit));
-TEST_P(AtAnyPhaseAcrossHosts, EverySurvivorNamesTheVictim) { strike_everywhere(GetParam(), 1, GetParam() == Strike::kKill ? 29 : 61); }
+TEST_P(AtAnyPhaseAcrossHosts, EverySurvivorNamesTheVictim) { strike_everywhere(GetParam(), 1, GetParam() == Strike::kKill ? 61 : 151); }
 
 TEST(Killed, AtAnyPhaseOfAnyOperationIsNamedByEverySurvivor) { strike_everywhere(Strike::kKill, 1, 9); }
 TEST(Stopped, AtAnyPhaseOfAnyOperationIsNamedByEverySurvivor) { strike_everywhere(Strike::kStop, 1, 23); }
