@@ -1,6 +1,7 @@
 """`./run bench [NAME] [arguments]`: runs a benchmark with all that it needs.
 
 train         training speed against PyTorch and DeepSpeed (bench/train.py); --no-deepspeed leaves DeepSpeed out
+hosts-train   training over two pretended hosts with a link of 1 Gbit/s: predicted against measured step time (bench/hosts_train.py); needs root
 collectives   collectives on one host against Gloo, Open MPI, MPICH and Intel MPI (bench/collectives.py); --quick is a first look
 torch         what the wirewise backend takes off PyTorch's own DDP and FSDP2 (bench/torch_backends.py)
 hosts         collectives between two and four hosts against Gloo, and the bytes that cross (bench/hosts.py): network namespaces, so it needs root
@@ -53,9 +54,14 @@ def hosts(rest):
     return ["hosts.py", str(BUILD / "bench" / "wirewise_collectives"), *rest]
 
 
+def hosts_train(rest):
+    return ["hosts_train.py", str(BUILD / "wirewise"), *rest]
+
+
 # Name -> (CMake targets that it runs, its command below bench/).
-BENCHES = {"train": (["no_communication"], train), "collectives": (["wirewise_collectives"], collectives),
-           "torch": (["wirewise_python"], torch_backends), "hosts": (["wirewise_collectives"], hosts)}
+BENCHES = {"train": (["no_communication"], train), "hosts-train": (["wirewise"], hosts_train),
+           "collectives": (["wirewise_collectives"], collectives), "torch": (["wirewise_python"], torch_backends),
+           "hosts": (["wirewise_collectives"], hosts)}
 
 
 def main():

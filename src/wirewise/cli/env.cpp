@@ -54,6 +54,7 @@ constexpr std::array kShown{
     "WIREWISE_DEBUG",
     "WIREWISE_HOST_ID",
     "WIREWISE_RESTART",
+    "WIREWISE_RSH",
     "CUDA_VISIBLE_DEVICES",
     "NO_COLOR",
 };

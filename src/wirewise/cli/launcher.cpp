@@ -1,25 +1,18 @@
 #include "wirewise/cli/launcher.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sched.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <limits>
-#include <memory>
 #include <optional>
 #include <random>
-#include <set>
 
 #include "wirewise/base/cgroup.h"
 #include "wirewise/base/error.h"
@@ -27,18 +20,13 @@
 #include "wirewise/cli/rank_exit.h"
 #include "wirewise/cli/rank_process.h"
 #include "wirewise/cli/report.h"
+#include "wirewise/cli/round.h"
 #include "wirewise/comm/listener.h"
 
 namespace wirewise {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
-
-/// After an exit 75 the true cause may still be dying, writing its core: it gets this long before the others are ended.
-constexpr std::chrono::seconds kSettle{1};
-/// Ranks that leave by themselves after saving do so together; one that doesn't follow is ended.
-constexpr std::chrono::seconds kFollow{30};
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -72,39 +60,6 @@ class PrivateFolder {
   std::string path_;
 };
 
-/// The signals that a launcher answers, read from a descriptor while it lives.
-class SignalSource {
- public:
-  SignalSource() {
-    sigemptyset(&set_);
-    for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1, SIGHUP}) sigaddset(&set_, number);
-    ::signal(SIGCHLD, SIG_DFL);  // ignored, as some parents leave it, children would vanish unseen
-    old_pipe_ = ::signal(SIGPIPE, SIG_IGN);
-    sigprocmask(SIG_BLOCK, &set_, &old_);
-    fd_ = signalfd(-1, &set_, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (fd_ < 0) throw Error(ErrorKind::kFailed, fmt::format("signals can't be watched ({}).", std::strerror(errno)));
-  }
-  ~SignalSource() {
-    close(fd_);
-    ::signal(SIGPIPE, old_pipe_);
-    sigprocmask(SIG_SETMASK, &old_, nullptr);
-  }
-  SignalSource(const SignalSource&) = delete;
-  SignalSource& operator=(const SignalSource&) = delete;
-  [[nodiscard]] int fd() const noexcept { return fd_; }
-  [[nodiscard]] std::optional<int> next() const {
-    signalfd_siginfo info{};
-    if (read(fd_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return std::nullopt;
-    return static_cast<int>(info.ssi_signo);
-  }
-
- private:
-  sigset_t set_{};
-  sigset_t old_{};
-  void (*old_pipe_)(int) = SIG_DFL;
-  int fd_ = -1;
-};
-
 std::vector<int> allowed_cpus() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -131,6 +86,33 @@ Endpoint meeting_point(const LaunchOptions& options) {
   if (options.node == 0) endpoint.port = Listener(addresses.front(), endpoint.port, "--master-port").port();
   return endpoint;
 }
+
+/// The local ranks, with what all share.
+std::vector<RankStart> rank_starts(const LaunchOptions& options, const VariableChanges& shared) {
+  const auto cpus = allowed_cpus();
+  std::vector<RankStart> starts;
+  for (int local = 0; local < options.local_ranks; ++local) {
+    RankStart start;
+    start.rank = options.node * options.local_ranks + local;
+    start.command = options.command;
+    start.variables = shared;
+    for (const char* name : {"RANK", "ROLE_RANK"}) start.variables[name] = std::to_string(start.rank);
+    start.variables["LOCAL_RANK"] = std::to_string(local);
+    if (options.bind) start.cpus = share_of(cpus, local, options.local_ranks);
+    starts.push_back(std::move(start));
+  }
+  return starts;
+}
+
+void report_cause(const RankExit& cause, std::size_t ended) {
+  std::string text = describe(cause, host_name());
+  if (ended > 0) text += fmt::format(" {} other rank{} ended with it.", ended, ended == 1 ? "" : "s");
+  if (!cause.last_lines.empty()) text += " Its last lines on standard error:";
+  for (const std::string& line : cause.last_lines) text += "\n  | " + line;
+  print_error(text);
+}
+
+}  // namespace
 
 void check(const LaunchOptions& options) {
   if (options.command.empty())
@@ -161,139 +143,11 @@ void check(const LaunchOptions& options) {
   }
 }
 
-/// One start of all local ranks, to the end of the last.
-class Round {
- public:
-  Round(const LaunchOptions& options, const SignalSource& signals, const VariableChanges& shared)
-      : options_(options), signals_(signals) {
-    const auto cpus = allowed_cpus();
-    for (int local = 0; local < options.local_ranks; ++local) {
-      RankStart start;
-      start.rank = options.node * options.local_ranks + local;
-      start.command = options.command;
-      start.variables = shared;
-      for (const char* name : {"RANK", "ROLE_RANK"}) start.variables[name] = std::to_string(start.rank);
-      start.variables["LOCAL_RANK"] = std::to_string(local);
-      if (options.bind) start.cpus = share_of(cpus, local, options.local_ranks);
-      ranks_.push_back(std::make_unique<RankProcess>(start));
-    }
-  }
-
-  void run() {
-    while (exits_.size() < ranks_.size()) {
-      wait();
-      while (const auto number = signals_.next()) answer(*number);
-      reap();
-      keep_deadlines();
-    }
-  }
-
-  [[nodiscard]] const std::vector<RankExit>& exits() const noexcept { return exits_; }
-  [[nodiscard]] bool stop_requested() const noexcept { return !forwarded_.empty(); }
-
- private:
-  void wait() {
-    std::vector<pollfd> polled{{signals_.fd(), POLLIN, 0}};
-    std::vector<RankStream*> streams;
-    for (const auto& rank : ranks_) {
-      for (RankStream& stream : rank->streams()) {
-        if (stream.fd() < 0) continue;
-        polled.push_back({stream.fd(), POLLIN, 0});
-        streams.push_back(&stream);
-      }
-    }
-    int timeout = -1;
-    if (deadline_)
-      timeout = static_cast<int>(
-          std::max<long long>(0, std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count()));
-    if (poll(polled.data(), polled.size(), timeout) < 0 && errno != EINTR) {
-      throw Error(ErrorKind::kFailed, fmt::format("the ranks can't be watched ({}).", std::strerror(errno)));
-    }
-    for (std::size_t i = 0; i < streams.size(); ++i) {
-      if (polled[i + 1].revents != 0) streams[i]->forward();
-    }
-  }
-
-  void answer(int number) {
-    if (number == SIGCHLD) return;
-    const int passed = number == SIGHUP ? SIGTERM : number;
-    if (forwarded_.insert(passed).second) {
-      signal_all(passed);
-    } else if (number == SIGINT) {  // a person who asks twice means now
-      signal_all(SIGKILL);
-    }
-  }
-
-  void signal_all(int number) const {
-    for (const auto& rank : ranks_) rank->signal(number);
-  }
-
-  void reap() {
-    for (const auto& rank : ranks_) {
-      RankExit exit;
-      if (!rank->reap(exit.signalled, exit.value)) continue;
-      exit.rank = rank->rank();
-      exit.pid = rank->pid();
-      exit.told_to_end = phase_ >= Phase::kTerminated;
-      exit.stop_forwarded = stop_requested();
-      exit.last_lines = rank->last_lines();
-      exits_.push_back(exit);
-    }
-  }
-
-  /// Once one rank has failed, the others have until a deadline; then comes the next harsher signal.
-  void keep_deadlines() {
-    if (exits_.size() == ranks_.size()) return;
-    const RankExit* cause = first_cause(exits_);
-    if (cause == nullptr) return;
-    const ExitClass kind = classify(*cause);
-    if (phase_ == Phase::kRunning || phase_ == Phase::kWaiting) {
-      std::optional<Clock::duration> patience;
-      if (kind == ExitClass::kFailed) patience = Clock::duration::zero();
-      if (kind == ExitClass::kRetry) patience = kSettle;
-      if (kind == ExitClass::kStopped && !stop_requested()) patience = kFollow;
-      if (!patience) return;
-      const auto until = Clock::now() + *patience;
-      if (!deadline_ || until < *deadline_) deadline_ = until;
-      phase_ = Phase::kWaiting;
-    }
-    if (!deadline_ || Clock::now() < *deadline_) return;
-    if (phase_ == Phase::kWaiting) {
-      phase_ = Phase::kTerminated;
-      signal_all(SIGTERM);
-      deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.grace));
-    } else {
-      signal_all(SIGKILL);
-      deadline_.reset();
-    }
-  }
-
-  enum class Phase { kRunning, kWaiting, kTerminated };
-
-  const LaunchOptions& options_;
-  const SignalSource& signals_;
-  std::vector<std::unique_ptr<RankProcess>> ranks_;
-  std::vector<RankExit> exits_;  // in order of time
-  std::set<int> forwarded_;
-  Phase phase_ = Phase::kRunning;
-  std::optional<Clock::time_point> deadline_;
-};
-
-void report_cause(const RankExit& cause, std::size_t ended) {
-  std::string text = describe(cause, host_name());
-  if (ended > 0) text += fmt::format(" {} other rank{} ended with it.", ended, ended == 1 ? "" : "s");
-  if (!cause.last_lines.empty()) text += " Its last lines on standard error:";
-  for (const std::string& line : cause.last_lines) text += "\n  | " + line;
-  print_error(text);
-}
-
-}  // namespace
-
 int launch(const LaunchOptions& options) {
   check(options);
   const SignalSource signals;
   const std::string run_id = options.nodes == 1 ? random_id() : fmt::format("{}-{}", options.master_addr, options.master_port);
-  for (int restarts = 0;; ++restarts) {
+  for (int restarts = options.restarts;; ++restarts) {
     const Endpoint master = meeting_point(options);
     std::optional<PrivateFolder> folder;
     if (options.nodes == 1) folder.emplace();
@@ -317,10 +171,14 @@ int launch(const LaunchOptions& options) {
     if (const char* set = std::getenv("OMP_NUM_THREADS"); set == nullptr || *set == '\0') {
       variables["OMP_NUM_THREADS"] = std::to_string(std::max(1, cores / options.local_ranks));
     }
-    Round round(options, signals, variables);
+    Round round(rank_starts(options, variables), signals, options.grace, options.orders);
     round.run();
     const RankExit* cause = first_cause(round.exits());
     if (cause == nullptr) return 0;
+    if (round.called_off() == Round::CalledOff::kByLoss) {
+      print_error(fmt::format("the launcher that started the ranks on {} is gone; they were ended.", host_name()));
+    }
+    if (round.called_off() != Round::CalledOff::kNo && classify(*cause) <= ExitClass::kRetry) return exit_code(ErrorKind::kPeerLost);
     const ExitClass kind = classify(*cause);
     if (kind == ExitClass::kStopped) return exit_code(*cause);
     report_cause(*cause, round.exits().size() - 1);

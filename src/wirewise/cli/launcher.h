@@ -19,7 +19,13 @@ struct LaunchOptions {
   int max_restarts = 0;
   bool bind = false;  // each rank on its own share of the cores
   Seconds grace = 5;  // from SIGTERM to SIGKILL, when another rank failed
+  // Of a launcher that another one started on this host:
+  int orders = -1;   // descriptor of what it is asked for (launch_orders.h); -1: none
+  int restarts = 0;  // times all ranks have been started before
 };
+
+/// Throws bad input for options that contradict each other.
+void check(const LaunchOptions& options);
 
 /// Runs the command once for each local rank, with torchrun's variables, and returns the exit code of the whole:
 /// 0 when all ranks return 0; else that of the rank whose ending explains the others (128 + n for signal n), which is reported on

@@ -12,11 +12,13 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "wirewise/base/error.h"
 #include "wirewise/base/terminal.h"
 #include "wirewise/base/text.h"
+#include "wirewise/cli/launch_orders.h"
 
 extern char** environ;
 
@@ -56,6 +58,7 @@ class Pipe {
     ends_[end] = -1;
   }
   [[nodiscard]] int take_read_end() noexcept { return std::exchange(ends_[0], -1); }
+  [[nodiscard]] int take_write_end() noexcept { return std::exchange(ends_[1], -1); }
 
  private:
   std::array<int, 2> ends_{-1, -1};
@@ -116,20 +119,22 @@ struct ChildPlan {
 
 }  // namespace
 
-RankStream::RankStream(int fd, std::string prefix) : fd_(fd), prefix_(std::move(prefix)) { fcntl(fd_, F_SETFL, O_NONBLOCK); }
+RankStream::RankStream(int fd, std::string prefix, bool as_they_come) : fd_(fd), prefix_(std::move(prefix)), as_they_come_(as_they_come) {
+  fcntl(fd_, F_SETFL, O_NONBLOCK);
+}
 
 RankStream::~RankStream() {
   if (fd_ >= 0) close(fd_);
 }
 
 void RankStream::end_line() {
-  if (!prefix_.empty()) write_stderr(prefix_ + line_ + "\n");
+  if (!as_they_come_) write_stderr(prefix_ + line_ + "\n");
   last_.push_back(std::exchange(line_, {}));
   if (last_.size() > kRemembered) last_.pop_front();
 }
 
 void RankStream::take(const std::string& bytes) {
-  if (prefix_.empty()) write_stderr(bytes);
+  if (as_they_come_) write_stderr(bytes);
   for (const char c : bytes) {
     if (c == '\n' || line_.size() >= kLongestLine) end_line();
     if (c != '\n') line_ += c;
@@ -172,18 +177,20 @@ RankProcess::RankProcess(const RankStart& start) : rank_(start.rank) {
   Pipe output;
   Pipe errors;
   Pipe report;
-  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  std::optional<Pipe> orders;
+  if (start.launcher) orders.emplace();
+  const comm::UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   const ChildPlan plan{arguments.data(),
                        environment.data(),
                        getpid(),
-                       null,
+                       orders ? orders->read_end() : null.get(),
                        first ? -1 : output.write_end(),
                        sees_stderr_ ? errors.write_end() : -1,
                        report.write_end(),
                        start.cpus.empty() ? nullptr : &cpus};
   pid_ = fork();
   if (pid_ == 0) become(plan);
-  close(null);
+  if (orders) orders_ = comm::UniqueFd(orders->take_write_end());
   if (pid_ < 0)
     throw Error(ErrorKind::kFailed, fmt::format("rank {} could not be started ({}).", rank_, std::strerror(errno)),
                 "Raise the limit of processes (ulimit -u).");
@@ -202,9 +209,9 @@ RankProcess::RankProcess(const RankStart& start) : rank_(start.rank) {
     throw bad_input(fmt::format("{} can't be run: {}.", printable(program), std::strerror(failure)),
                     script ? "Put python3 before a script." : "Check its name and path.");
   }
-  const std::string prefix = first ? "" : fmt::format("[rank {}] ", rank_);
-  if (!first) streams_.emplace_back(output.take_read_end(), prefix);
-  if (sees_stderr_) streams_.emplace_back(errors.take_read_end(), prefix);
+  const std::string prefix = first || start.launcher ? "" : fmt::format("[rank {}] ", rank_);
+  if (!first) streams_.emplace_back(output.take_read_end(), prefix, false);
+  if (sees_stderr_) streams_.emplace_back(errors.take_read_end(), prefix, first);
 }
 
 RankProcess::~RankProcess() {
@@ -214,7 +221,18 @@ RankProcess::~RankProcess() {
 }
 
 void RankProcess::signal(int number) const noexcept {
-  if (running_) kill(-pid_, number);
+  if (!running_) return;
+  const char order = orders_.valid() ? order_of(number) : '\0';
+  if (order == '\0') {
+    kill(-pid_, number);
+  } else {
+    [[maybe_unused]] const ssize_t written = write(orders_.get(), &order, 1);  // one that reads no more is on its way out
+  }
+}
+
+void RankProcess::end() const noexcept {
+  if (!orders_.valid()) return signal(SIGTERM);
+  [[maybe_unused]] const ssize_t written = write(orders_.get(), &kEndOrder, 1);
 }
 
 bool RankProcess::reap(bool& signalled, int& value) {

@@ -1,4 +1,4 @@
-// One rank as a child process: its variables, its place on the cores, and what it prints.
+// One rank as a child process (or the launcher of another host's): its variables, its place on the cores, and what it prints.
 #pragma once
 
 #include <sys/types.h>
@@ -7,6 +7,8 @@
 #include <map>
 #include <string>
 #include <vector>
+
+#include "wirewise/comm/unique_fd.h"
 
 namespace wirewise {
 
@@ -18,13 +20,14 @@ struct RankStart {
   std::vector<std::string> command;
   VariableChanges variables;
   std::vector<int> cpus;  // the rank runs on these; empty: as this process
+  bool launcher = false;  // not a rank but the launcher of host number `rank`: asked over its input, its lines carry their ranks already
 };
 
 /// What the launcher forwards of one stream, and remembers of its end.
 class RankStream {
  public:
-  /// `prefix` empty: bytes pass as they come; else each line is prefixed. All goes to standard error.
-  RankStream(int fd, std::string prefix);
+  /// Bytes pass as they come, or line by line behind a prefix. All goes to standard error.
+  RankStream(int fd, std::string prefix, bool as_they_come);
   ~RankStream();
   RankStream(const RankStream&) = delete;
   RankStream& operator=(const RankStream&) = delete;
@@ -40,6 +43,7 @@ class RankStream {
   void end_line();
   int fd_;
   std::string prefix_;
+  bool as_they_come_;
   std::string line_;
   std::deque<std::string> last_;
 };
@@ -58,8 +62,11 @@ class RankProcess {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   [[nodiscard]] bool running() const noexcept { return running_; }
-  /// Signals the rank and all that it started in its group.
+  /// Signals the rank and all that it started in its group. A launcher is asked to pass the signal on, and killed by SIGKILL: it then
+  /// hears no more and ends its ranks.
   void signal(int number) const noexcept;
+  /// Asks for the end, after others have failed.
+  void end() const noexcept;
   /// True when the rank has ended: `signalled` and `value` then say how. What it left behind in its group is killed.
   [[nodiscard]] bool reap(bool& signalled, int& value);
   [[nodiscard]] std::deque<RankStream>& streams() noexcept { return streams_; }
@@ -69,6 +76,7 @@ class RankProcess {
   int rank_;
   pid_t pid_ = -1;
   bool running_ = false;
+  comm::UniqueFd orders_;  // a launcher's input
   std::deque<RankStream> streams_;  // standard error last
   bool sees_stderr_ = false;
 };

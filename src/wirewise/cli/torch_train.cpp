@@ -28,6 +28,7 @@ namespace {
 struct Arguments {
   std::string config;
   int ranks = 0;   // 0: not given
+  int nodes = 1;
   std::string device = "cpu";
   std::string comm;
   std::string strategy;
@@ -99,6 +100,18 @@ void print_failed(const TrainConfig& config) {
 
 bool is_failure(int code) { return code != 0 && code != 128 + SIGINT && code != 128 + SIGTERM; }
 
+/// --nnodes is a question about ranks that others would start.
+void check_nodes(const Arguments& arguments, bool launched, int ranks) {
+  if (arguments.nodes == 1) return;
+  if (launched || !arguments.dry_run) {
+    throw bad_input("wirewise train starts ranks on this host only; --nnodes goes with --dry-run.",
+                    launched ? "Leave it out under a launcher." : "Start them with wirewise launch --hosts FILE -- wirewise train …, or torchrun.");
+  }
+  if (ranks % arguments.nodes != 0) {
+    throw bad_input(std::to_string(ranks) + " ranks are not " + std::to_string(arguments.nodes) + " hosts of equally many.", "Give a multiple of --nnodes.");
+  }
+}
+
 int train(const Arguments& arguments) {
   const RankEnvironment environment = read_rank_environment();
   const bool launched = environment.launcher != Launcher::kNone;
@@ -108,12 +121,15 @@ int train(const Arguments& arguments) {
                     "Leave --ranks out under a launcher.");
   }
   const int ranks = launched ? environment.ranks : std::max(1, arguments.ranks);
+  const int nodes = launched ? environment.nodes : arguments.nodes;
+  check_nodes(arguments, launched, ranks);
   RankEnvironment placed = environment;
   if (!launched) placed.ranks = placed.local_ranks = ranks;
-  const TrainConfig config = configure(arguments, ranks, launched ? environment.nodes : 1);
+  const TrainConfig config = configure(arguments, ranks, nodes);
   if (config.device == "cuda") check_device(arguments, placed.local_ranks);
   const ThreadChoice threads = choose_threads(config.threads, placed, usable_cores());
-  const Prepared prepared = prepare(config, threads.threads);
+  Prepared prepared = prepare(config, threads.threads);
+  prepared.host_of = hosts_in_order(ranks, (ranks + nodes - 1) / nodes);
   if (arguments.dry_run) {
     if (environment.rank == 0) std::cout << (arguments.json ? dry_run_json(prepared) + "\n" : dry_run_text(prepared));
     return 0;
@@ -147,9 +163,11 @@ int train(const Arguments& arguments) {
     rank.comm = choose_cuda_comm(arguments.comm, "--comm");
     rank.device = open_cuda_device(environment.local_rank, launched ? environment.local_ranks : ranks, rank.comm);
   }
-  if (ranks > 1) rank.store = meet(parse_meeting("env://", [variables = as_torchrun_variables(environment)](const std::string& name) {
-                               return variables(name);
-                             })).store;
+  if (ranks > 1) {
+    World world = meet(parse_meeting("env://", [variables = as_torchrun_variables(environment)](const std::string& name) { return variables(name); }));
+    rank.store = std::move(world.store);
+    prepared.host_of = std::move(world.host_of);
+  }
   try {
     return run_training(prepared, rank, {arguments.json, restarted});
   } catch (...) {
@@ -165,6 +183,7 @@ void register_train(CLI::App& app, int& exit) {
   CLI::App* command = app.add_subcommand("train", "Train a model from a configuration");
   command->add_option("--config", arguments->config, "TOML file");
   command->add_option("--ranks,--nproc-per-node", arguments->ranks, "Ranks to start on this host")->check(CLI::Range(1, 1 << 20));
+  command->add_option("--nnodes", arguments->nodes, "With --dry-run: hosts that the ranks would be spread over")->check(CLI::Range(1, 1 << 20));
   command->add_option("--device", arguments->device, "cpu or cuda");
   command->add_option("--comm", arguments->comm, "How CUDA tensors travel: nccl (a device a rank) or staged (through host memory)");
   command->add_option("--strategy", arguments->strategy, "ddp, zero1, zero2, zero3 (fsdp, full_shard, shard_grad_op, no_shard)");

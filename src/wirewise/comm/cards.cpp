@@ -19,21 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What tells hosts apart: the running kernel and the network namespace, since ranks meet on abstract sockets, which end with it.
-std::string host_id() {
-  if (const char* const given = std::getenv("WIREWISE_HOST_ID"); given != nullptr && *given != 0) {
-    std::string id = std::string("given:") + given;
-    std::replace_if(id.begin(), id.end(), [](unsigned char c) { return c <= ' '; }, '_');  // cards are words
-    return id;
-  }
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  if (!(file >> id)) id = host_name();
-  std::array<char, 64> space{};
-  const ssize_t length = ::readlink("/proc/self/ns/net", space.data(), space.size() - 1);
-  return length > 0 ? id + "/" + std::string(space.data(), static_cast<std::size_t>(length)) : id;
-}
-
 /// Start time of a process of this host, which tells it from another with its number; empty when there is none.
 std::string start_time(const std::string& process = "self") {
   std::ifstream file("/proc/" + process + "/stat");
@@ -137,6 +122,21 @@ std::string host_name() {
   char name[256] = "localhost";
   ::gethostname(name, sizeof name - 1);
   return name;
+}
+
+// The network namespace counts, since ranks meet on abstract sockets, which end with it.
+std::string host_id() {
+  if (const char* const given = std::getenv("WIREWISE_HOST_ID"); given != nullptr && *given != 0) {
+    std::string id = std::string("given:") + given;
+    std::replace_if(id.begin(), id.end(), [](unsigned char c) { return c <= ' '; }, '_');  // cards are words
+    return id;
+  }
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  if (!(file >> id)) id = host_name();
+  std::array<char, 64> space{};
+  const ssize_t length = ::readlink("/proc/self/ns/net", space.data(), space.size() - 1);
+  return length > 0 ? id + "/" + std::string(space.data(), static_cast<std::size_t>(length)) : id;
 }
 
 std::string Cards::who(int r) const {

@@ -51,5 +51,7 @@ struct Cards {
 
 [[nodiscard]] std::string hex(ArenaId id);
 [[nodiscard]] std::string host_name();
+/// Equal in processes that can share memory: of one running kernel and network namespace, or as WIREWISE_HOST_ID says.
+[[nodiscard]] std::string host_id();
 
 }  // namespace wirewise::comm

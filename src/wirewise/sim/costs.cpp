@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "wirewise/base/error.h"
+#include "wirewise/sim/traffic.h"
 
 namespace wirewise {
 namespace {
@@ -28,6 +29,8 @@ Link slower(const Link& a, const Link& b) {
   link.alpha = std::max(a.alpha, b.alpha);
   return link;
 }
+
+bool joins_hosts(LinkKind kind) { return kind == LinkKind::kEthernet || kind == LinkKind::kInfiniband; }
 
 bool is_compute(OpKind kind) { return kind == OpKind::kForward || kind == OpKind::kBackward || kind == OpKind::kRecompute; }
 
@@ -58,6 +61,10 @@ Costs::Costs(const Schedule& schedule, const Model& model, const Wiring& wiring,
     check_rate("link bandwidth", link.beta);
     auto& known = device_link_.at(static_cast<std::size_t>(link.from));
     known = known.beta > 0 ? slower(known, link) : link;
+    const Device& from = wiring.devices[static_cast<std::size_t>(link.from)];
+    if (!joins_hosts(link.kind) || from.kind == DeviceKind::kSwitch) continue;
+    const auto [entry, fresh] = host_link_.try_emplace(from.host, link);
+    if (!fresh) entry->second = slower(entry->second, link);
   }
 }
 
@@ -114,12 +121,29 @@ Seconds Costs::collective(const Program& program, const Op& op) const {
   const Seconds local = op.kind == OpKind::kClip ? bytes / rates_.memory : 0;
   const auto group = mesh_.group_of(program.ranks.front(), op.group);
   if (group.size() == 1) return local;
-  const Link link = slowest_link(group);
-  const double n = static_cast<double>(group.size());
-  double factor = (n - 1) / n;
-  if (op.kind == OpKind::kAllReduce || op.kind == OpKind::kTokenCount || op.kind == OpKind::kReport) factor *= 2;
-  if (op.kind == OpKind::kClip || op.kind == OpKind::kBarrier) factor = 0;
-  return local + link.alpha + factor * bytes / link.beta;
+  std::vector<int> hosts;
+  for (const int rank : group) {
+    const auto device = static_cast<std::size_t>(wiring_.rank_device[static_cast<std::size_t>(rank)]);
+    hosts.push_back(wiring_.devices[device].host);
+  }
+  const Traffic traffic = traffic_of(program, op, hosts);
+  const Link memory = slowest_link(group);
+  const Seconds here = local + memory.alpha + traffic.inside / memory.beta;
+  if (traffic.hosts == 1) return here;
+  const Link network = slowest_network(hosts);
+  return here + network.alpha + traffic.between / network.beta;
+}
+
+Link Costs::slowest_network(std::span<const int> hosts) const {
+  Link slowest;
+  for (const int host : hosts) {
+    const auto found = host_link_.find(host);
+    if (found == host_link_.end()) {
+      throw bad_input("host " + std::to_string(host) + " of the wiring has no link to the others.", "Describe its network in the wiring.");
+    }
+    slowest = slowest.beta > 0 ? slower(slowest, found->second) : found->second;
+  }
+  return slowest;
 }
 
 Link Costs::slowest_link(std::span<const int> ranks) const {

@@ -1,6 +1,7 @@
 // What one op costs, apart from when it runs.
 #pragma once
 
+#include <map>
 #include <span>
 
 #include "wirewise/sim/simulate.h"
@@ -26,6 +27,7 @@ class Costs {
   [[nodiscard]] Seconds step(const Program& program, const Op& op) const;
   [[nodiscard]] Seconds collective(const Program& program, const Op& op) const;
   [[nodiscard]] Link slowest_link(std::span<const int> ranks) const;
+  [[nodiscard]] Link slowest_network(std::span<const int> hosts) const;
 
   const Model& model_;
   const Wiring& wiring_;
@@ -33,6 +35,7 @@ class Costs {
   const MeasuredCosts& measured_;
   Mesh mesh_;
   std::vector<Link> device_link_;  // slowest link out of each device; beta 0 where there is none
+  std::map<int, Link> host_link_;  // slowest link of each host to the network
 };
 
 }  // namespace wirewise

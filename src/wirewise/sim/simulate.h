@@ -55,7 +55,9 @@ struct SimOptions {
 /// Otherwise lanes run side by side. A collective starts when every role in its group has come to it.
 ///
 /// Costs: measured where `measured` has them. Else compute takes the longer of FLOPs and bytes at `rates`; a step streams its optimizer
-/// state; a collective over n ranks takes alpha + f * bytes / beta of its group's slowest link, f = (n - 1) / n, doubled for all-reduce.
+/// state; a collective over n ranks takes alpha + f * bytes / beta of its group's slowest link, f = (n - 1) / n, doubled for all-reduce. Over
+/// several hosts that is the cost inside them, of the ranks of one, and alpha + bytes / beta of the slowest host's network comes to it, for
+/// the bytes that traffic.h counts.
 ///
 /// Throws bad input when the wiring lacks a rank or a link, or a rate isn't positive; kFailed, naming the op, when the schedule can't finish.
 [[nodiscard]] SimReport simulate(const Schedule& schedule, const Model& model, const Wiring& wiring, const DeviceRates& rates,

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "wirewise/torch/dtype_torch.h"
 #include "wirewise/torch/kernels.h"
@@ -22,6 +23,7 @@ constexpr int kRepeats = 3;
 // what a real step finds in cache or not is found so here.
 constexpr std::uint64_t kLeast = 1 << 20;
 constexpr std::uint64_t kMost = 32 << 20;
+constexpr Seconds kPatience = 0.5;  // for one run of a collective: a slow network shows its rate at a smaller size, too
 
 Seconds now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -106,8 +108,14 @@ MeasuredCosts measure_costs(const Model& model, const Strategy& strategy, const 
     const std::uint64_t largest = std::clamp(model.parameters(), kLeast, kMost) / (ranks * kAlignElements) * ranks * kAlignElements;
     const std::uint64_t smallest = ranks * kAlignElements * 32;
     const Seconds small = run(smallest);
-    const Seconds large = run(largest);
-    costs.by_bytes[kind] = line_through(smallest * bytes_an_element, small, largest * bytes_an_element, large);
+    std::uint64_t elements = std::min(largest, kLeast / (ranks * kAlignElements) * ranks * kAlignElements);
+    Seconds large = run(elements);
+    // The figures are the same on all ranks, and so is the choice.
+    if (elements < largest && large * static_cast<double>(largest) / static_cast<double>(elements) < kPatience) {
+      elements = largest;
+      large = run(elements);
+    }
+    costs.by_bytes[kind] = line_through(smallest * bytes_an_element, small, elements * bytes_an_element, large);
   };
   const DType param = strategy.param_dtype;
   const DType grad = model.batch.separate_gradient ? DType::kFloat32 : param;
@@ -169,6 +177,38 @@ MeasuredCosts measure_costs(const Model& model, const Strategy& strategy, const 
   }
   memory::release_cached();
   return costs;
+}
+
+Link measure_network(const Lanes& lanes, const std::vector<int>& host_of) {
+  const at::NoGradGuard no_grad;
+  constexpr std::uint64_t kSmall = 64, kFirst = 4 << 20, kLargest = 64 << 20;  // bytes: of a shard; of all
+  constexpr Seconds kEnough = 0.1;
+  const auto ranks = static_cast<std::uint64_t>(lanes.size());
+  std::map<int, int> members;
+  for (const int host : host_of) ++members[host];
+  int fewest = lanes.size();
+  for (const auto& [host, count] : members) fewest = std::min(fewest, count);
+  CallOptions on_wait;
+  on_wait.progress = CallOptions::Progress::kOnWait;
+  const auto run = [&](std::uint64_t bytes) {
+    at::Tensor shard = empty_shared(lanes.gather, bytes / size_of(DType::kFloat32), DType::kFloat32, Category::kTemporaries, lanes.device);
+    at::Tensor full = at::empty({static_cast<std::int64_t>(ranks * bytes / size_of(DType::kFloat32))}, shard.options());
+    shard.zero_();
+    return timed(lanes, [&] {
+      lanes.gather->all_gather({shard.data_ptr(), DType::kFloat32}, {full.data_ptr(), DType::kFloat32}, bytes / size_of(DType::kFloat32), on_wait).wait();
+    });
+  };
+  Link link = assumed_network();
+  link.alpha = run(kSmall);
+  std::uint64_t bytes = std::max<std::uint64_t>(kFirst / ranks, kSmall) / kSmall * kSmall;
+  Seconds seconds = run(bytes);
+  while (seconds < kEnough && 4 * bytes * ranks <= kLargest) seconds = run(bytes *= 4);
+  // The smallest host receives most: the shards of all ranks elsewhere.
+  const double received = static_cast<double>(bytes) * static_cast<double>(lanes.size() - fewest);
+  link.beta = received / std::max(seconds - link.alpha, 1e-9);
+  link.provenance = Provenance::kMeasured;
+  link.source = "measured: an all-gather of the ranks' " + format_bytes(bytes) + " each";
+  return link;
 }
 
 double measure_flops(DType dtype, const Lanes& lanes) {

@@ -16,6 +16,8 @@
 
 #include "wirewise/base/error.h"
 #include "wirewise/base/text.h"
+#include "wirewise/comm/cards.h"
+#include "wirewise/comm/host_map.h"
 #include "wirewise/torch/store_c10d.h"
 
 namespace wirewise {
@@ -47,14 +49,6 @@ std::string one_line(std::string text) {
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? one_line(name) : "unknown";
-}
-
-// Equal for ranks of one running host; WIREWISE_HOST_ID lets network namespaces stand for hosts.
-std::string host_id(const Environment& environment) {
-  if (const auto given = environment("WIREWISE_HOST_ID"); given && !given->empty()) return one_line(*given);
-  std::string boot_id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
-  return boot_id.empty() ? host_name() : boot_id;
 }
 
 // What a rank writes about itself: a field a line.
@@ -305,13 +299,19 @@ World meet(const Meeting& meeting, milliseconds timeout) {
         meeting.place == Meeting::Place::kTcp ? open_tcp(meeting, deadline, world.where) : open_file(meeting, world.where);
     world.store = std::make_shared<C10dStore>(world.c10d_store, "the store at " + world.where);
   }
-  const Introduction self{meeting.size, static_cast<long>(getpid()), host_name(), host_id(process_environment())};
+  const Introduction self{meeting.size, static_cast<long>(getpid()), host_name(), comm::host_id()};
   const std::vector<Introduction> all = Roll(*world.store, meeting, world.where, deadline.left()).call(self);
   const auto on_this_host = [&](const Introduction& other) { return other.host_id == self.host_id; };
   world.local_size = meeting.local_size.value_or(static_cast<int>(std::count_if(all.begin(), all.end(), on_this_host)));
   world.local_rank =
       meeting.local_rank.value_or(static_cast<int>(std::count_if(all.begin(), all.begin() + meeting.rank, on_this_host)));
-  for (const Introduction& rank : all) world.members.push_back({rank.host, rank.pid});
+  std::vector<std::string> ids;
+  for (const Introduction& rank : all) {
+    world.members.push_back({rank.host, rank.pid});
+    ids.push_back(rank.host_id);
+  }
+  const comm::HostMap hosts(ids);
+  for (int rank = 0; rank < world.size; ++rank) world.host_of.push_back(hosts.host_of(rank));
   return world;
 }
 

@@ -63,6 +63,7 @@ struct World {
   c10::intrusive_ptr<c10d::Store> c10d_store;  // the same store for libtorch's own process groups; null for a private folder
   std::string where;                           // "10.0.0.1:29500", for logs
   std::vector<Member> members;                 // by rank
+  std::vector<int> host_of;                    // by rank: the number of its host; equal where ranks share one
 };
 
 /// Meets all ranks. Throws bad input (port in use, address not this host's or out of others' reach, ranks that disagree on the

@@ -178,6 +178,7 @@ class Run {
     predict();
     Reporter reporter(prepared_, options_, lanes_.rank() == 0, step_);
     reporter_ = &reporter;
+    if (host_count(prepared_) > 1) reporter.note(hosts_text(prepared_, network_));
     warn_of_equal_streams();
     memory::reset_peak(lanes_.device);
     std::filesystem::path checkpoint;
@@ -247,7 +248,8 @@ class Run {
   void predict() {
     rates_.flops_per_second = measure_flops(config_.strategy.param_dtype, lanes_);
     rates_.provenance = Provenance::kMeasured;
-    predicted_ = simulate(prepared_.train, prepared_.model, one_host(lanes_.size()), rates_,
+    if (host_count(prepared_) > 1) network_ = measure_network(lanes_, prepared_.host_of);
+    predicted_ = simulate(prepared_.train, prepared_.model, wire_hosts(prepared_.host_of, network_), rates_,
                           measure_costs(prepared_.model, prepared_.train.strategy, segments_, lanes_, optimizer_of(config_)));
   }
 
@@ -358,7 +360,7 @@ class Run {
     memory::Usage worst;
     worst.peak = most[0];
     std::copy(most.begin() + 1, most.end(), worst.category_peak.begin());
-    reporter_->line(report_json(prepared_, worst, predicted_, times_));
+    reporter_->line(report_json(prepared_, worst, predicted_, times_, network_));
     reporter_->text(report_text(prepared_, worst, predicted_, times_));
     if (stopped || config_.sample_tokens == 0) return;
     if (config_.model.vocab != 256) {
@@ -388,6 +390,7 @@ class Run {
   Executor forward_;
   LossScaler scaler_;
   DeviceRates rates_;
+  Link network_ = assumed_network();
   SimReport predicted_;
   TimeSums times_;
   Reporter* reporter_ = nullptr;

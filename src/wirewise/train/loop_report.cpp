@@ -4,6 +4,8 @@
 #include <set>
 #include <sstream>
 
+#include "wirewise/sim/traffic.h"
+
 namespace wirewise {
 namespace {
 
@@ -67,7 +69,16 @@ std::string report_text(const Prepared& prepared, const memory::Usage& measured,
   return text;
 }
 
-std::string report_json(const Prepared& prepared, const memory::Usage& measured, const SimReport& predicted, const TimeSums& time) {
+std::string hosts_text(const Prepared& prepared, const Link& network) {
+  char rate[64];
+  std::snprintf(rate, sizeof rate, "%.2f Gbit/s", network.beta * 8 / 1e9);
+  return std::to_string(prepared.config.ranks) + " ranks on " + std::to_string(host_count(prepared)) + " hosts; between them " + rate + " each way and " +
+         format_seconds(network.alpha) + " for a small message, " + std::string(name_of(network.provenance)) + "; each sends " +
+         format_bytes(static_cast<Bytes>(sent_between_hosts(prepared.train, prepared.host_of))) + " a step";
+}
+
+std::string report_json(const Prepared& prepared, const memory::Usage& measured, const SimReport& predicted, const TimeSums& time,
+                        const Link& network) {
   std::ostringstream line;
   line.precision(9);
   line << R"({"event":"report","memory":{)";
@@ -80,7 +91,13 @@ std::string report_json(const Prepared& prepared, const memory::Usage& measured,
   for (const OpKind kind : kinds_of(prepared)) {
     line << '"' << name_of(kind) << R"(":{"predicted_s":)" << of(predicted, kind) << R"(,"measured_s":)" << time.of(kind) << "},";
   }
-  line << R"("step":{"predicted_s":)" << predicted.step << R"(,"measured_s":)" << time.step() << "}}}";
+  line << R"("step":{"predicted_s":)" << predicted.step << R"(,"measured_s":)" << time.step() << "}}";
+  if (const int hosts = host_count(prepared); hosts > 1) {
+    line << R"(,"network":{"hosts":)" << hosts << R"(,"kind":")" << name_of(network.kind) << R"(","Gbit_per_s":)" << network.beta * 8 / 1e9
+         << R"(,"alpha_s":)" << network.alpha << R"(,"sent_bytes_a_step":)"
+         << static_cast<Bytes>(sent_between_hosts(prepared.train, prepared.host_of)) << "}";
+  }
+  line << "}";
   return line.str();
 }
 

@@ -29,6 +29,9 @@ class TimeSums {
 /// The table that ends a run, several lines.
 [[nodiscard]] std::string report_text(const Prepared& prepared, const memory::Usage& measured, const SimReport& predicted, const TimeSums& time);
 /// The same as one JSON line with event "report".
-[[nodiscard]] std::string report_json(const Prepared& prepared, const memory::Usage& measured, const SimReport& predicted, const TimeSums& time);
+[[nodiscard]] std::string report_json(const Prepared& prepared, const memory::Usage& measured, const SimReport& predicted, const TimeSums& time,
+                                      const Link& network);
+/// Of ranks on several hosts, a line: how many, and what joins them.
+[[nodiscard]] std::string hosts_text(const Prepared& prepared, const Link& network);
 
 }  // namespace wirewise

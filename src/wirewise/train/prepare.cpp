@@ -8,9 +8,13 @@
 #include <numbers>
 
 #include "wirewise/base/error.h"
+#include "wirewise/sim/traffic.h"
+#include "wirewise/wiring/wiring.h"
 
 namespace wirewise {
 namespace {
+
+constexpr double kBytesAtOneGigabit = 1e9 / 8;  // a second
 
 const Program& program_of(const Prepared& prepared) { return prepared.train.programs.front(); }
 
@@ -48,7 +52,18 @@ Prepared prepare(const TrainConfig& finished, int threads) {
   prepared.train = build_train_schedule(prepared.model, strategy, finished.ranks, options);
   prepared.forward = build_forward_schedule(prepared.model, strategy, finished.ranks);
   prepared.memory = memory_walk(program_of(prepared));
+  prepared.host_of = hosts_in_order(finished.ranks, finished.ranks);
   return prepared;
+}
+
+std::vector<int> hosts_in_order(int ranks, int local_ranks) {
+  std::vector<int> hosts;
+  for (int rank = 0; rank < ranks; ++rank) hosts.push_back(rank / std::max(1, local_ranks));
+  return hosts;
+}
+
+int host_count(const Prepared& prepared) {
+  return prepared.host_of.empty() ? 1 : *std::max_element(prepared.host_of.begin(), prepared.host_of.end()) + 1;
 }
 
 std::string over_limit(const Prepared& prepared, Bytes limit) {
@@ -67,7 +82,13 @@ std::string dry_run_text(const Prepared& prepared) {
                       is_aliased(prepared.train.strategy) ? ", parameters once on the host (alias)" : "");
   text += fmt::format("batch      {} = micro-batch {} x accumulation {} x {} ranks, sequence {}, {} tokens a step\n", config.global_batch,
                       config.micro_batch, config.accumulation, config.ranks, config.sequence, config.global_batch * config.sequence);
-  text += fmt::format("threads    {} a rank\n\nunits\n", prepared.threads);
+  text += fmt::format("threads    {} a rank\n", prepared.threads);
+  if (const int hosts = host_count(prepared); hosts > 1) {
+    const double sent = sent_between_hosts(prepared.train, prepared.host_of);
+    text += fmt::format("hosts      {}, joined by {}: each sends {} a step, {} at 1 Gbit/s, {} at 10 Gbit/s\n", hosts, name_of(assumed_network().kind),
+                        format_bytes(static_cast<Bytes>(sent)), format_seconds(sent / kBytesAtOneGigabit), format_seconds(sent / (10 * kBytesAtOneGigabit)));
+  }
+  text += "\nunits\n";
   for (std::size_t i = 0; i < prepared.model.units.size();) {
     // Equal neighbours (the blocks) take one line.
     const UnitShape& unit = prepared.model.units[i];
@@ -113,6 +134,8 @@ std::string dry_run_json(const Prepared& prepared) {
   line["strategy"] = name_of(prepared.config.strategy);
   line["alias"] = is_aliased(prepared.train.strategy);
   line["ranks"] = prepared.config.ranks;
+  line["hosts"] = host_count(prepared);
+  line["sent_between_hosts_bytes"] = static_cast<Bytes>(sent_between_hosts(prepared.train, prepared.host_of));
   for (const UnitShape& unit : prepared.model.units) line["units"].push_back(unit.name);
   for (const Program& role : prepared.train.programs) {
     line["roles"].push_back({{"role", role.role}, {"ranks", role.ranks}, {"ops", role.ops.size()}});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "wirewise/schedule/schedule.h"
 #include "wirewise/train/config.h"
@@ -15,10 +16,16 @@ struct Prepared {
   Schedule train;
   Schedule forward;          // validation and sampling
   MemoryReport memory;       // of a training step, on the rank that holds most
+  std::vector<int> host_of;  // by rank: the number of its host
 };
 
 /// Builds and proves both schedules.
 [[nodiscard]] Prepared prepare(const TrainConfig& finished, int threads);
+
+/// Ranks in order, `local_ranks` on each host: how launchers place them.
+[[nodiscard]] std::vector<int> hosts_in_order(int ranks, int local_ranks);
+/// Hosts that the ranks are on.
+[[nodiscard]] int host_count(const Prepared& prepared);
 
 /// Units, roles, schedule length, memory by category for each rank.
 [[nodiscard]] std::string dry_run_text(const Prepared& prepared);

@@ -1,5 +1,5 @@
 // The machine as a graph: devices and the links between them, each with bandwidth and latency per direction and where the figure
-// comes from. First cut: one host, with the classes of link that its ranks meet in.
+// comes from. First cut: one host or several alike, with the classes of link that their ranks meet in.
 #pragma once
 
 #include <string>
@@ -40,5 +40,12 @@ struct Wiring {
 
 /// This host with `ranks` ranks that meet in its memory.
 [[nodiscard]] Wiring one_host(int ranks);
+
+/// What hosts reach each other over until it is measured or told: 10 Gbit/s Ethernet, each way.
+[[nodiscard]] Link assumed_network();
+
+/// Ranks on hosts, rank r on host_of[r] (numbered from 0 without gaps): each host as one_host makes it, joined to a switch by a link like
+/// `network` each way. One host has no network.
+[[nodiscard]] Wiring wire_hosts(const std::vector<int>& host_of, const Link& network = assumed_network());
 
 }  // namespace wirewise

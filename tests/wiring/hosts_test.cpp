@@ -1,4 +1,4 @@
-// One host: every rank has a device of its own, linked to the others both ways.
+// Hosts: every rank has a device of its own, linked to its host's memory both ways, and hosts to each other.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -38,6 +38,32 @@ TEST(OneHost, RanksMeetInOneMemory) {
 TEST(OneHost, NoRanksAreRefused) {
   EXPECT_THROW((void)one_host(0), Error);
   EXPECT_THROW((void)one_host(-3), Error);
+}
+
+TEST(Hosts, AreJoinedByANetworkBothWays) {
+  Link network = assumed_network();
+  network.beta = 123e6;
+  const Wiring wiring = wire_hosts({0, 1, 0, 1, 2}, network);
+  std::multiset<std::pair<int, int>> by_host;
+  for (const auto& link : wiring.links) {
+    const Device &from = wiring.devices.at(static_cast<std::size_t>(link.from)), &to = wiring.devices.at(static_cast<std::size_t>(link.to));
+    if (link.kind == LinkKind::kSharedMemory) {
+      EXPECT_EQ(from.host, to.host);
+      continue;
+    }
+    EXPECT_EQ(link.beta, network.beta);
+    EXPECT_TRUE((from.kind == DeviceKind::kSwitch) != (to.kind == DeviceKind::kSwitch));
+    by_host.emplace(from.host, to.host);
+  }
+  EXPECT_EQ(by_host, (std::multiset<std::pair<int, int>>{{0, -1}, {-1, 0}, {1, -1}, {-1, 1}, {2, -1}, {-1, 2}}));
+  for (std::size_t rank = 0; rank < 5; ++rank) {
+    EXPECT_EQ(wiring.devices.at(static_cast<std::size_t>(wiring.rank_device[rank])).host, (std::vector<int>{0, 1, 0, 1, 2})[rank]);
+  }
+}
+
+TEST(Hosts, GapsInTheirNumbersAreRefused) {
+  EXPECT_THROW((void)wire_hosts({}), Error);
+  EXPECT_THROW((void)wire_hosts({0, 2}), Error);
 }
 
 TEST(Wiring, EveryKindAndProvenanceHasItsName) {
