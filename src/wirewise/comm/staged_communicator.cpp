@@ -77,6 +77,17 @@ struct Job {
   std::unique_ptr<DeviceEvent> returned;  // results are in device memory
 };
 
+/// The exception being handled, made anew: the host communicator may keep a part of its own for later calls, which other threads let go.
+std::exception_ptr own_error() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return std::make_exception_ptr(Error(error.kind(), error.sentence(), error.remedy()));
+  } catch (const std::exception& error) {
+    return std::make_exception_ptr(Error(ErrorKind::kFailed, error.what()));
+  }
+}
+
 class StagedCommunicator final : public Communicator {
  public:
   StagedCommunicator(std::unique_ptr<Communicator> host, std::shared_ptr<Accelerator> device, CommunicatorOptions options)
@@ -324,8 +335,8 @@ class StagedCommunicator final : public Communicator {
         return false;
       }
       first->work = first->issue();
-    } catch (...) {
-      error = std::current_exception();
+    } catch (const std::exception&) {
+      error = own_error();
     }
     Job job;
     {
@@ -356,10 +367,9 @@ class StagedCommunicator final : public Communicator {
         check_deadline(job, "its results to reach the device");
         return false;
       }
-    } catch (...) {
-      error = std::current_exception();
+    } catch (const std::exception&) {
+      error = own_error();
     }
-    job.work = {};  // it holds the error too
     finish(job, std::move(error));
     moved = true;
     return true;
