@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -57,7 +58,12 @@ def train(binary, hosts, strategy, dtype, steps):
     ranks = [subprocess.Popen(["ip", "netns", "exec", host, binary, "launch", "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", "2",
                                "--master", ADDRESSES[0], "--", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
              for node, host in enumerate(hosts)]
-    output = [each.communicate(timeout=600) for each in ranks]
+    try:
+        output = [each.communicate(timeout=600) for each in ranks]
+    finally:
+        for each in ranks:
+            each.terminate()  # those that run still: a launcher ends its ranks
+            each.wait()
     if any(each.returncode for each in ranks):
         raise SystemExit(f"{strategy} {dtype} failed:\n{output[0][1][-3000:]}\n{output[1][1][-3000:]}")
     return next(line for line in map(json.loads, output[0][0].splitlines()) if line.get("event") == "report")
@@ -74,6 +80,7 @@ def main():
     args = parser.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("error: network namespaces need root.")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the namespaces go, too
     cases = [case for case in CASES if not args.only or "-".join(case) in args.only.split(",")]
     reports = {case: [] for case in cases}
     with two_hosts(args.rate) as hosts:
