@@ -28,27 +28,33 @@ std::uint64_t Collective::place_of(const void* data, std::size_t bytes) const no
 }
 
 bool Collective::post() {
-  record_how(staged_in_ || staged_out_ ? "staged" : "shared");
+  announce(words_, false);
+  return true;
+}
+
+void Collective::announce(std::span<const std::uint64_t> words, bool carried) {
+  record_how(staged_in_ || staged_out_ ? "staged" : carried || words_.empty() ? "small" : "shared");
   CallCell& cell = own();
   cell.published.store(0, std::memory_order_relaxed);
   cell.reduced.store(0, std::memory_order_relaxed);
   cell.consumed.store(initially_consumed_, std::memory_order_relaxed);
   cell.fingerprint = fingerprint;
-  cell.staged_in = staged_in_;
-  cell.staged_out = staged_out_;
+  cell.digest = fingerprint.digest();
+  cell.finished = group->control().rank(rank()).finished.load(std::memory_order_relaxed);
+  cell.flags = (staged_in_ ? CallCell::kStagedIn : 0u) | (staged_out_ ? CallCell::kStagedOut : 0u) | (carried ? CallCell::kCarried : 0u);
   cell.stage = stage_;
   cell.result = 0;
-  cell.words = static_cast<std::uint32_t>(words_.size());
+  cell.count = static_cast<std::uint32_t>(words.size());
   cell.table = 0;
-  if (table_ != nullptr) {
+  if (words.size() > kInlineWords) {
+    cell.flags |= CallCell::kTabled;
     cell.table = static_cast<std::uint64_t>(static_cast<std::byte*>(table_) - group->context().arena.base());
   } else {
-    std::copy(words_.begin(), words_.end(), cell.inline_words);
+    std::copy(words.begin(), words.end(), cell.words);
   }
   cell.issued.store(fingerprint.sequence + 1);
   posted_.store(true, std::memory_order_release);
   group->ring_peers();
-  return true;
 }
 
 bool Collective::meet() {
@@ -68,8 +74,8 @@ bool Collective::meet() {
 
 std::span<const std::uint64_t> Collective::words(int r) const noexcept {
   const CallCell& theirs = cell(r);
-  if (theirs.table == 0) return {theirs.inline_words, theirs.words};
-  return {reinterpret_cast<const std::uint64_t*>(group->at(r, theirs.table)), theirs.words};
+  if ((theirs.flags & CallCell::kTabled) == 0) return {theirs.words, theirs.count};
+  return {reinterpret_cast<const std::uint64_t*>(group->at(r, theirs.table)), theirs.count};
 }
 
 bool Collective::peers_reached(std::atomic<std::uint64_t> CallCell::*counter, std::uint64_t value) const noexcept {
@@ -84,6 +90,12 @@ void Collective::post_done() noexcept {
   done_ = true;
   own().done.store(fingerprint.sequence + 1);
   group->ring_peers();
+}
+
+void Collective::begin_done() noexcept {
+  std::fill(arrived_.begin(), arrived_.end(), true);
+  arrivals_ = size();
+  done_ = true;
 }
 
 bool Collective::peers_done() const noexcept {

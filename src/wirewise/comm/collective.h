@@ -28,6 +28,11 @@ class Collective : public Work::State {
   [[nodiscard]] bool retired() const noexcept override;
   [[nodiscard]] std::vector<Missing> missing() const override;
   void release() noexcept override;
+  /// For a call that the quick path has announced already (group.h) and could not end: `sequence` is its number.
+  void continue_from(std::uint64_t sequence) noexcept {
+    fingerprint.sequence = sequence;
+    posted_.store(true, std::memory_order_release);
+  }
 
  protected:
   Collective(std::shared_ptr<Group> group, const Fingerprint& fingerprint, CallOptions options);
@@ -56,6 +61,11 @@ class Collective : public Work::State {
   [[nodiscard]] bool peers_done() const noexcept;
   [[nodiscard]] int rank() const noexcept { return group->rank(); }
   [[nodiscard]] int size() const noexcept { return group->size(); }
+
+  /// Fills this rank's cell and issues it; `carried`: the words are data.
+  void announce(std::span<const std::uint64_t> words, bool carried);
+  /// For calls that begin where all peers have arrived and this rank's part is over.
+  void begin_done() noexcept;
 
   bool staged_in_ = false;
   bool staged_out_ = false;

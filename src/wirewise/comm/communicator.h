@@ -55,6 +55,12 @@ class Work {
   class State;  // private to comm/
   Work() = default;
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  /// The handle of a call that is over already.
+  [[nodiscard]] static Work completed(std::uint64_t sequence) {
+    Work work;
+    work.completed_ = sequence + 1;
+    return work;
+  }
 
   /// Waits until this rank's outputs are complete (inputs may still be read by peers).
   void wait_output();
@@ -64,14 +70,15 @@ class Work {
   [[nodiscard]] bool test();
   /// Runs `callback` once the operation completed or failed (error null on success), on the thread that completes it.
   void then(std::function<void(std::exception_ptr)> callback);
-  [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
-  [[nodiscard]] const State* state() const noexcept { return state_.get(); }  // for comm/
+  [[nodiscard]] bool valid() const noexcept { return state_ != nullptr || completed_ != 0; }
+  [[nodiscard]] const State* state() const noexcept { return state_.get(); }  // for comm/; null for a call that is complete already
   [[nodiscard]] std::uint64_t sequence() const noexcept;
   /// Of a recv that is complete: the rank that sent; else -1.
   [[nodiscard]] int source() const noexcept;
 
  private:
   std::shared_ptr<State> state_;
+  std::uint64_t completed_ = 0;  // sequence + 1 of a call without a state
 };
 
 /// One part of a coalesced call: the parts of a call run as one operation with one synchronisation.

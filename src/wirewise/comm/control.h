@@ -2,7 +2,9 @@
 // failure, and the table of message channels. Each cell is written by its owner only (bells and the failure excepted).
 //
 // A call takes slot (sequence mod kSlots). Its owner fills its cell and stores `issued` = sequence + 1 (release); peers that read that
-// (acquire) may read the rest of the cell. The slot is free for the next lap once every rank's `done` says so.
+// (acquire) may read the rest of the cell. All that a small call needs lies in the cell's first cache line: the digest of its fingerprint
+// beside up to kInlineBytes of data, or the places where the data lies. The slot is free for the next lap once every rank's `finished` has
+// passed its sequence; that number travels in the first line too, so ranks in step never read each other's counters.
 #pragma once
 
 #include <atomic>
@@ -18,7 +20,8 @@
 namespace wirewise::comm {
 
 inline constexpr std::uint64_t kSlots = 64;
-inline constexpr std::size_t kInlineWords = 8;
+inline constexpr std::size_t kInlineWords = 4;
+inline constexpr std::size_t kInlineBytes = kInlineWords * sizeof(std::uint64_t);
 inline constexpr std::uint64_t kEverything = ~std::uint64_t{0};  // a counter that has passed all rounds
 
 enum class Operation : std::uint8_t {
@@ -39,10 +42,24 @@ struct Fingerprint {
   std::uint64_t sequence = 0;
   char label[96] = {};
 
+  /// All but the label, whose place a peer reads in errors only.
+  void take_numbers(const Fingerprint& other) noexcept { std::memcpy(static_cast<void*>(this), &other, offsetof(Fingerprint, label)); }
   void set_label(std::string_view text) noexcept {
     const std::size_t length = text.size() < sizeof label ? text.size() : sizeof label - 1;
     std::memcpy(label, text.data(), length);
     label[length] = 0;
+  }
+  /// Equal for fingerprints that agree, and for others with a chance of 2^-64.
+  [[nodiscard]] std::uint64_t digest() const noexcept {
+    const auto byte = [](auto value) { return static_cast<std::uint64_t>(static_cast<std::uint8_t>(value)); };
+    const std::uint64_t types = byte(operation) | byte(in) << 8 | byte(operation == Operation::kReduce ? in : out) << 16 | byte(reduction) << 24 |
+                                byte(accumulate) << 32;
+    const std::uint64_t shape = static_cast<std::uint64_t>(static_cast<std::uint32_t>(root)) << 32 | parts;
+    std::uint64_t value = (types + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+    value = ((value ^ (value >> 29)) + shape) * 0x94d049bb133111ebu;
+    value = ((value ^ (value >> 31)) + count) * 0xbf58476d1ce4e5b9u;
+    value = ((value ^ (value >> 29)) + hash) * 0x94d049bb133111ebu;
+    return value ^ (value >> 32);
   }
   [[nodiscard]] bool agrees_with(const Fingerprint& other) const noexcept {
     // Of a reduce only the root knows the output's type.
@@ -53,26 +70,40 @@ struct Fingerprint {
 };
 
 struct alignas(64) RankCell {
-  std::atomic<std::uint32_t> doorbell{0};    // peers count it up when they moved something
-  std::atomic<std::uint32_t> sleepers{0};    // threads of this rank that sleep on it
-  std::atomic<std::uint32_t> background{0};  // this rank's progress thread looks after operations
+  // Read by peers with every call, written seldom.
+  std::atomic<std::uint32_t> doorbell{0};    // peers count it up for those who sleep on it
+  std::atomic<std::uint32_t> sleepers{0};    // threads of this rank that do
+  std::atomic<std::uint32_t> background{0};  // this rank's progress thread wants to hear of news
   std::atomic<std::uint32_t> departed{0};    // this rank has closed its communicator
+  // How peers try whether they reach this process's memory (peer_memory.h).
+  std::atomic<std::uint64_t> probe{0};
+  std::atomic<std::uint64_t> probe_nonce{0};
+  std::atomic<std::uint32_t> reaches{0};
+  alignas(64) std::atomic<std::uint64_t> finished{0};  // all calls below are over for this rank: it reads nobody's cell of them
 };
 
 struct alignas(64) CallCell {
-  std::atomic<std::uint64_t> issued{0};     // sequence + 1
-  std::atomic<std::uint64_t> published{0};  // rounds of this rank's inputs that lie in its staging area
-  std::atomic<std::uint64_t> reduced{0};    // rounds of its slice that this rank has reduced
-  std::atomic<std::uint64_t> consumed{0};   // rounds that this rank has taken from its peers' staging areas
-  std::atomic<std::uint64_t> done{0};       // sequence + 1: this rank no longer touches its peers' memory
-  alignas(64) Fingerprint fingerprint;
-  bool staged_in = false;   // the inputs come through the staging area
-  bool staged_out = false;  // results reach this rank through its peers' staging areas
+  enum Flags : std::uint32_t { kStagedIn = 1, kStagedOut = 2, kCarried = 4, kTabled = 8 };
+
+  std::atomic<std::uint64_t> issued{0};  // sequence + 1
+  std::uint64_t digest = 0;              // of the fingerprint
+  std::uint64_t finished = 0;            // the owner's counter when it issued
+  std::uint32_t flags = 0;               // StagedIn: the inputs come through the staging area; StagedOut: results reach this rank through
+                                         // its peers' staging areas; Carried: `words` are the data itself; Tabled: words lie at `table`
+  std::uint32_t count = 0;               // of words
+  std::uint64_t words[kInlineWords] = {};  // offsets of the parts' buffers (0: not shared), then counts
+
+  alignas(64) std::atomic<std::uint64_t> published{0};  // rounds of this rank's inputs that lie in its staging area
+  std::atomic<std::uint64_t> reduced{0};                // rounds of its slice that this rank has reduced
+  std::atomic<std::uint64_t> consumed{0};               // rounds that this rank has taken from its peers' staging areas
+  std::atomic<std::uint64_t> done{0};                   // sequence + 1: this rank no longer touches its peers' memory
   std::uint64_t stage = 0;   // offset of this rank's staging area, where inputs are staged
   std::uint64_t result = 0;  // the same where results are; written before the first `reduced`
-  std::uint64_t table = 0;  // offset of the words below where they are more than fit, else 0
-  std::uint32_t words = 0;
-  std::uint64_t inline_words[kInlineWords] = {};  // offsets of the parts' buffers (0: not shared), then counts
+  std::uint64_t table = 0;   // offset of the words where they are more than fit
+  alignas(64) Fingerprint fingerprint;
+
+  [[nodiscard]] bool staged_in() const noexcept { return (flags & kStagedIn) != 0; }
+  [[nodiscard]] bool staged_out() const noexcept { return (flags & kStagedOut) != 0; }
 };
 
 struct alignas(64) ControlHeader {

@@ -9,6 +9,15 @@
 #include "wirewise/comm/futex.h"
 
 namespace wirewise::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+enum Sleep : std::uint32_t { kAwake, kAsleep, kNapping };
+constexpr auto kNap = 1ms;
+constexpr int kNaps = 100;  // after the last activity
+
+}  // namespace
 
 void ring_engine(ArenaHeader& header) noexcept {
   header.doorbell.fetch_add(1);
@@ -51,6 +60,10 @@ void Engine::notify() {
   ring_engine(header_);
 }
 
+void Engine::notify_soon() {
+  if (!started_.load() || header_.asleep.load() != kNapping) notify();
+}
+
 void Engine::begin_help() {
   help_.fetch_add(1);
   notify();
@@ -86,17 +99,22 @@ bool Engine::pass(bool& moved) {
 }
 
 void Engine::run() {
-  using namespace std::chrono_literals;
   pthread_setname_np(pthread_self(), "wirewise-comm");
+  int naps = 0;
   while (!stop_.load()) {
     const std::uint32_t bell = header_.doorbell.load();
     bool moved = false;
     const bool pending = pass(moved);
-    if (moved || stop_.load()) continue;
-    header_.asleep.store(1);
+    if (moved || stop_.load()) {
+      naps = kNaps;
+      continue;
+    }
     // Bounded while operations are pending: deadlines and the life of peers are looked after.
-    futex_wait(header_.doorbell, bell, pending ? 50ms : std::chrono::nanoseconds(10s));
-    header_.asleep.store(0);
+    const std::chrono::nanoseconds most = naps > 0 ? kNap : pending ? 50ms : 10s;
+    header_.asleep.store(naps > 0 ? kNapping : kAsleep);
+    futex_wait(header_.doorbell, bell, most);
+    header_.asleep.store(kAwake);
+    naps = header_.doorbell.load() != bell ? kNaps : std::max(naps - 1, 0);
   }
 }
 

@@ -35,6 +35,8 @@ class Engine {
 
   /// There is work: starts or wakes the thread.
   void notify();
+  /// There is work that most likely its caller does next: looked after within kNap, mostly without a wake-up now.
+  void notify_soon();
   /// A caller waits on one communicator and gets nowhere: until end_help() the thread runs all operations of all communicators, lest
   /// callers of different ranks wait for each other.
   void begin_help();

@@ -1,12 +1,15 @@
 #include "wirewise/comm/group.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <thread>
 
 #include "wirewise/base/cgroup.h"
 #include "wirewise/comm/futex.h"
 #include "wirewise/comm/phase.h"
+#include "wirewise/comm/small_operation.h"
+#include "wirewise/comm/spin.h"
 
 namespace wirewise::comm {
 namespace {
@@ -19,16 +22,16 @@ constexpr auto kYieldTime = 150us;
 constexpr auto kSleep = 20ms;
 constexpr auto kHelpAfter = 10ms;
 
-void relax() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
+/// Wakes the threads of a rank that sleep on its bell. What they wait for was stored in one order with all (memory_order_seq_cst), and they
+/// look once more between counting themselves and sleeping: so none is missed, and nobody's bell is touched in vain.
+void ring_waiters(RankCell& cell) noexcept {
+  if (cell.sleepers.load() == 0) return;
+  cell.doorbell.fetch_add(1);
+  futex_wake_all(cell.doorbell);
 }
 
-/// Wakes the threads of a rank that sleep on its bell.
-void ring_waiters(RankCell& cell) noexcept {
+/// Tells this rank's own threads: also those that are about to sleep (Group::sleep) on news of another thread.
+void ring_own(RankCell& cell) noexcept {
   cell.doorbell.fetch_add(1);
   if (cell.sleepers.load() != 0) futex_wake_all(cell.doorbell);
 }
@@ -36,8 +39,10 @@ void ring_waiters(RankCell& cell) noexcept {
 }  // namespace
 
 Group::Group(Link link, CommunicatorOptions options)
-    : link_(std::move(link)), control_(at(link_.control_owner, link_.control), link_.size), options_(std::move(options)), mailboxes_(link_.size) {
+    : link_(std::move(link)), control_(at(link_.control_owner, link_.control), link_.size), options_(std::move(options)), peer_memory_(link_, control_),
+      mailboxes_(link_.size) {
   spin_ = link_.size <= usable_cores();
+  known_finished_.resize(static_cast<std::size_t>(link_.size));
   context().collect();
   begin_record();
   context().engine.add(this);
@@ -51,23 +56,43 @@ Group::~Group() {
 
 // --- issuing
 
-bool Group::slot_free(std::uint64_t sequence) const noexcept {
-  if (sequence < kSlots) return true;
+bool Group::all_finished(std::uint64_t sequence) noexcept {
   for (int r = 0; r < size(); ++r) {
-    if (control_.call(sequence, r).done.load(std::memory_order_acquire) != sequence - kSlots + 1) return false;
+    auto& known = known_finished_[static_cast<std::size_t>(r)];
+    if (known > sequence) continue;
+    known = r == rank() ? finished_ : control_.rank(r).finished.load(std::memory_order_acquire);
+    if (known <= sequence) return false;
   }
   return true;
+}
+
+bool Group::slot_free(std::uint64_t sequence) noexcept { return sequence < kSlots || all_finished(sequence - kSlots); }
+
+void Group::finish_sequence(std::uint64_t sequence) noexcept {
+  if (sequence > finished_) {
+    finished_mask_ |= std::uint64_t{1} << (sequence - finished_ - 1);
+    return;
+  }
+  const int more = std::countr_one(finished_mask_);
+  finished_ += 1 + static_cast<std::uint64_t>(more);
+  finished_mask_ = more >= 63 ? 0 : finished_mask_ >> (more + 1);
+  control_.rank(rank()).finished.store(finished_, std::memory_order_release);
+}
+
+std::uint64_t Group::take_lane(std::uint64_t sequence) {
+  if (lane_memory_ == nullptr) lane_memory_ = context().arena.allocate(kLanes * kSmallBytes);
+  const auto lanes = static_cast<std::uint64_t>(static_cast<std::byte*>(lane_memory_) - context().arena.base());
+  const std::size_t lane = lane_turn_ % kLanes;
+  if (lane_users_[lane] > 0 && !all_finished(lane_users_[lane] - 1)) return 0;
+  lane_users_[lane] = sequence + 1;
+  ++lane_turn_;
+  return lanes + lane * kSmallBytes;
 }
 
 void Group::post_ready() {
   while (!unposted_.empty() && slot_free(unposted_.front()->fingerprint.sequence) && unposted_.front()->post()) {
     unposted_.pop_front();
   }
-}
-
-void Group::count_background(int change) noexcept {
-  background_ += change;
-  control_.rank(rank()).background.store(background_ > 0 ? 1 : 0);
 }
 
 std::uint64_t Group::stage_offset() {
@@ -85,13 +110,27 @@ Work Group::issue(std::shared_ptr<Work::State> operation) {
       unposted_.push_back(operation);
     }
     fresh_.push_back(operation);
-    if (operation->background) count_background(1);
+    if (operation->background) ++background_;
     if (link_.flight) operation->record_in(*link_.flight, flight_id_);
     phase("issued");
     post_ready();
   }
   phase("posted");
   if (operation->background && waiters_.load() == 0) context().engine.notify();
+  return Work(std::move(operation));
+}
+
+Work Group::issue_announced(std::shared_ptr<Work::State> operation) {
+  {
+    const std::lock_guard lock(issue_mutex_);
+    if (failure_) throw *failure_;
+    fresh_.push_back(operation);
+    if (operation->background) ++background_;
+    if (link_.flight) operation->record_in(*link_.flight, flight_id_);
+  }
+  phase("posted");
+  ring_peers();
+  if (operation->background && waiters_.load() == 0) context().engine.notify_soon();
   return Work(std::move(operation));
 }
 
@@ -127,7 +166,7 @@ void Group::drive(Passed& passed, const Work::State* until, Level level, bool yi
         if (moved) phase("stepped");
         passed.moved = passed.moved || moved;
         settle(operation, passed);
-        if (!had_output && operation->reached(Level::kOutput)) ring_waiters(control_.rank(rank()));
+        if (!had_output && operation->reached(Level::kOutput)) ring_own(control_.rank(rank()));
         if (until != nullptr && until->reached(level)) return;
         if (yield_to_waiters && waiters_.load() > 0) return;
         if (control_.header().failure.load() == 2) return look_for_failure(passed);
@@ -137,9 +176,13 @@ void Group::drive(Passed& passed, const Work::State* until, Level level, bool yi
         operation->release();
         active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
         passed.moved = true;
-        const std::lock_guard lock(issue_mutex_);
-        if (operation->background) count_background(-1);
-        post_ready();
+        {
+          const std::lock_guard lock(issue_mutex_);
+          if (operation->background) --background_;
+          if (operation->collective()) finish_sequence(operation->fingerprint.sequence);
+          post_ready();
+        }
+        ring_peers();  // they may wait for a slot
       } else {
         ++i;
       }
@@ -153,18 +196,20 @@ void Group::drive(Passed& passed, const Work::State* until, Level level, bool yi
 
 void Group::finish(Passed& passed) noexcept {
   if (passed.finished.empty()) return;
-  ring_waiters(control_.rank(rank()));
+  ring_own(control_.rank(rank()));
   for (const auto& operation : passed.finished) operation->run_callbacks();
 }
 
 EngineClient::Drive Group::drive_in_background(bool everything) {
   {
     const std::lock_guard lock(issue_mutex_);
-    control_.rank(rank()).background.store(background_ > 0 || everything ? 1 : 0);
     // A rank that waits for nothing hears of failures here, so that its record is written too.
     const bool untold = control_.header().failure.load() == 2 && link_.flight && !flight_told_.load();
-    if (background_ == 0 && !everything && !untold) return Drive::kNothing;
+    const bool idle = background_ == 0 && !everything;
+    if (idle || waiters_.load() == 0) control_.rank(rank()).background.store(idle ? 0 : 1);
+    if (idle && !untold) return Drive::kNothing;
   }
+  // A waiter drives all of this group, and tells when it leaves.
   if (waiters_.load() > 0) return Drive::kWaiting;
   Passed passed;
   bool pending = false;
@@ -180,20 +225,23 @@ EngineClient::Drive Group::drive_in_background(bool everything) {
   return passed.moved ? Drive::kMoved : pending ? Drive::kWaiting : Drive::kNothing;
 }
 
-void Group::progress() {
+void Group::progress() { static_cast<void>(look_once()); }
+
+bool Group::look_once() {
   Passed passed;
   {
     const std::unique_lock lock(drive_mutex_, std::try_to_lock);
-    if (!lock.owns_lock()) return;
+    if (!lock.owns_lock()) return false;
     drive(passed, nullptr, Level::kComplete, false);
     if (!passed.moved) check_health(passed);
   }
   hand_over();
   finish(passed);
+  return passed.moved;
 }
 
 void Group::hand_over() noexcept {
-  if (waiters_.load() > 0) ring_waiters(control_.rank(rank()));
+  if (waiters_.load() > 0) ring_own(control_.rank(rank()));
 }
 
 bool Group::test(Work::State& operation) {
@@ -207,9 +255,11 @@ void Group::wait(Work::State& operation, Level level) {
   if (operation.reached(level)) return operation.rethrow();
   waiters_.fetch_add(1);
   RankCell& cell = control_.rank(rank());
+  if (cell.background.load(std::memory_order_relaxed) != 0) cell.background.store(0);
   int spins = spin_ ? 0 : kSpins;
   Clock::time_point idle_since{};
   bool helped = false;
+  bool counted = false;  // among the sleepers
   while (!operation.reached(level)) {
     const std::uint32_t bell = cell.doorbell.load();
     Passed passed;
@@ -240,9 +290,16 @@ void Group::wait(Work::State& operation, Level level) {
         helped = true;
         context().engine.begin_help();
       }
-      sleep(bell, kSleep);
+      if (counted) futex_wait(cell.doorbell, bell, kSleep);
+      // Counted before the last look: whoever moves something from here on rings.
+      if (!counted) cell.sleepers.fetch_add(1);
+      counted = true;
+      continue;
     }
+    if (counted) cell.sleepers.fetch_sub(1);
+    counted = false;
   }
+  if (counted) cell.sleepers.fetch_sub(1);
   if (helped) context().engine.end_help();
   waiters_.fetch_sub(1);
   bool left = false;
@@ -250,7 +307,7 @@ void Group::wait(Work::State& operation, Level level) {
     const std::lock_guard lock(issue_mutex_);
     left = background_ > 0;
   }
-  if (left) context().engine.notify();
+  if (left) context().engine.notify_soon();
   hand_over();
   operation.rethrow();
 }
@@ -258,7 +315,8 @@ void Group::wait(Work::State& operation, Level level) {
 void Group::sleep(std::uint32_t bell, std::chrono::nanoseconds most) noexcept {
   RankCell& cell = control_.rank(rank());
   cell.sleepers.fetch_add(1);
-  futex_wait(cell.doorbell, bell, most);
+  // One more look: bells ring only for those who are counted.
+  if (!look_once()) futex_wait(cell.doorbell, bell, most);
   cell.sleepers.fetch_sub(1);
 }
 
@@ -334,6 +392,7 @@ void Group::close() noexcept {
     {
       const std::lock_guard issue_lock(issue_mutex_);
       if (stage_ != nullptr) blocks.push_back(stage_);
+      if (lane_memory_ != nullptr) blocks.push_back(lane_memory_);
     }
     if (link_.control_owner == rank()) blocks.push_back(at(rank(), link_.control));
   }

@@ -5,6 +5,7 @@
 // deadlines hold. The first failure of any rank is written to control memory once, and is what every rank reports.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -20,6 +21,8 @@
 #include "wirewise/comm/link.h"
 #include "wirewise/comm/mailbox.h"
 #include "wirewise/comm/operation.h"
+#include "wirewise/comm/peer_memory.h"
+#include "wirewise/comm/quick_call.h"
 
 namespace wirewise::comm {
 
@@ -27,6 +30,8 @@ namespace wirewise::comm {
 /// (which may be twice as wide, but are of one slice only).
 inline constexpr std::size_t kRoundBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kStageBytes = 4 * kRoundBytes;
+/// Copies of small calls: ranks in step need two lanes.
+inline constexpr std::size_t kLanes = 4;
 
 /// "all_reduce of 1024 float32 (call 7 of world, 'label')".
 [[nodiscard]] std::string describe_call(const Fingerprint& print, const std::string& communicator);
@@ -42,11 +47,17 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   [[nodiscard]] const Control& control() const noexcept { return control_; }
   [[nodiscard]] const CommunicatorOptions& options() const noexcept { return options_; }
   [[nodiscard]] ProcessContext& context() const noexcept { return *link_.context; }
+  /// Peers' memory that isn't shared.
+  [[nodiscard]] PeerMemory& peer_memory() noexcept { return peer_memory_; }
   /// Memory at `offset` of rank `r`'s arena.
   [[nodiscard]] std::byte* at(int r, std::uint64_t offset) const noexcept { return link_.bases[static_cast<std::size_t>(r)] + offset; }
 
   // --- for callers
   Work issue(std::shared_ptr<Work::State> operation);
+  /// Runs a collective at once if its peers are in step (quick_call.h).
+  [[nodiscard]] Attempt attempt(QuickCall& call);
+  /// The operation that goes on with an attempt's call.
+  Work issue_announced(std::shared_ptr<Work::State> operation);
   void wait(Work::State& operation, Level level);
   bool test(Work::State& operation);
   void progress();
@@ -78,6 +89,10 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   void leave_stage(const Work::State* operation) noexcept;
   /// The staging area's offset in this rank's arena; allocates it on first use.
   [[nodiscard]] std::uint64_t stage_offset();
+  /// The offset of a lane for the copies of a small call, free until all ranks have finished `sequence`; 0 while none is free. While issuing.
+  [[nodiscard]] std::uint64_t take_lane(std::uint64_t sequence);
+  /// Where rank `r`'s copy for a small call lies.
+  [[nodiscard]] const std::byte* carried_data(std::uint64_t sequence, int r) const noexcept;
   /// Keeps arena memory until all ranks have left.
   void keep_until_closed(void* block) { kept_.push_back(block); }
 
@@ -97,6 +112,8 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
     bool moved = false;
     std::vector<std::shared_ptr<Work::State>> finished;
   };
+  /// One round of driving. True when anything moved.
+  bool look_once();
   // All of these run under drive_mutex_.
   void drive(Passed& passed, const Work::State* until, Level level, bool yield_to_waiters);
   void look_for_failure(Passed& passed);
@@ -105,8 +122,11 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   void settle(const std::shared_ptr<Work::State>& operation, Passed& passed);
   void adopt();
   void post_ready();  // under issue_mutex_
-  [[nodiscard]] bool slot_free(std::uint64_t sequence) const noexcept;
-  void count_background(int change) noexcept;  // under issue_mutex_
+  [[nodiscard]] bool slot_free(std::uint64_t sequence) noexcept;                 // under issue_mutex_, like the next five
+  [[nodiscard]] bool all_finished(std::uint64_t sequence) noexcept;
+  void finish_sequence(std::uint64_t sequence) noexcept;
+  [[nodiscard]] bool place(QuickCall& call, CallCell& cell);
+  [[nodiscard]] bool move(const QuickCall& call);
   void finish(Passed& passed) noexcept;
   /// A waiter may have found the operations in this thread's hands and gone to sleep: now it may have them.
   void hand_over() noexcept;
@@ -120,6 +140,7 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   Link link_;
   Control control_;
   CommunicatorOptions options_;
+  PeerMemory peer_memory_;
   bool spin_ = false;
   std::uint32_t flight_id_ = 0;
   std::atomic<bool> flight_told_{false};
@@ -128,6 +149,12 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   std::deque<std::shared_ptr<Work::State>> fresh_;     // issued, not yet driven
   std::deque<std::shared_ptr<Work::State>> unposted_;  // issued, waiting for their slot
   std::uint64_t next_sequence_ = 0;
+  std::uint64_t finished_ = 0;       // all calls below are over here
+  std::uint64_t finished_mask_ = 0;  // bit i: so is finished_ + 1 + i
+  std::vector<std::uint64_t> known_finished_;  // by rank: its counter when last heard of
+  void* lane_memory_ = nullptr;
+  std::uint64_t lane_turn_ = 0;
+  std::array<std::uint64_t, kLanes> lane_users_{};  // sequence + 1
   int background_ = 0;
   std::optional<Error> failure_;
   bool closed_ = false;

@@ -102,7 +102,7 @@ void Group::fail_all(Passed& passed, const Error& found) {
     active_.insert(active_.end(), fresh_.begin(), fresh_.end());
     fresh_.clear();
     unposted_.clear();
-    count_background(-background_);
+    background_ = 0;
   }
   for (const auto& operation : active_) {
     if (!operation->reached(Level::kComplete)) operation->record_failure();

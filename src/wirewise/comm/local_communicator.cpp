@@ -14,6 +14,7 @@
 #include "wirewise/comm/message_operation.h"
 #include "wirewise/comm/move_operation.h"
 #include "wirewise/comm/reduce_operation.h"
+#include "wirewise/comm/small_operation.h"
 
 namespace wirewise::comm {
 namespace {
@@ -68,6 +69,28 @@ void LocalCommunicator::check_rank(int r, const char* what, const char* operatio
                   "Ranks count from 0.");
 }
 
+template <typename Make>
+Work LocalCommunicator::run(QuickCall& call, CallOptions&& options, Make&& make) {
+  call.label = options.label;
+  const Attempt attempt = group_->attempt(call);
+  if (attempt == Attempt::kComplete) return Work::completed(call.print.sequence);
+  if (attempt == Attempt::kUntouched) return group_->issue(make(std::move(options), false));
+  try {
+    std::shared_ptr<Collective> operation;
+    if (attempt == Attempt::kMoved) {
+      operation = std::make_shared<TrailingCall>(group_, call.print, std::move(options));
+    } else {
+      operation = make(std::move(options), call.copied);
+    }
+    operation->continue_from(call.print.sequence);
+    return group_->issue_announced(std::move(operation));
+  } catch (const std::exception& error) {
+    // Peers count on the announced call.
+    group_->abort(error.what());
+    throw;
+  }
+}
+
 Work LocalCommunicator::issue_reduction(Operation operation, std::span<const ReducePart> parts, int root, Reduction op,
                                         CallOptions options) {
   const char* const name = operation == Operation::kAllReduce ? "all_reduce" : operation == Operation::kReduce ? "reduce" : "reduce_scatter";
@@ -80,6 +103,7 @@ Work LocalCommunicator::issue_reduction(Operation operation, std::span<const Red
   print.root = root;
   print.parts = static_cast<std::uint32_t>(parts.size());
   std::vector<ReducePlanPart> plan;
+  QuickCall call;
   for (const ReducePart& part : parts) {
     const bool has_output = root < 0 || root == rank();
     // The others hear the output's type from the root.
@@ -95,16 +119,35 @@ Work LocalCommunicator::issue_reduction(Operation operation, std::span<const Red
       check_overlap(bytes_of(part.in), in_bytes, bytes_of(part.out), part.count * size_of(kind.out),
                     slot == bytes_of(part.out) && kind.in == kind.out, name);
     }
-    plan.push_back({bytes_of(part.in), bytes_of(part.out), part.count, kind});
+    if (parts.size() == 1) {
+      call.in = bytes_of(part.in);
+      call.out = bytes_of(part.out);
+      call.count = part.count;
+      call.block = part.count * size_of(kind.in);
+      call.in_bytes = (scatters ? ranks : 1) * call.block;
+      call.out_bytes = part.count * size_of(kind.out);
+      call.kind = kind;
+    } else {
+      plan.push_back({bytes_of(part.in), bytes_of(part.out), part.count, kind});
+    }
+    if (&part == parts.data()) {
+      print.in = kind.in;
+      print.out = kind.out;
+    }
     print.count += part.count;
     print.hash = mixed(mixed(print.hash, part.count), static_cast<std::uint64_t>(kind.in));
     if (operation != Operation::kReduce) print.hash = mixed(print.hash, static_cast<std::uint64_t>(kind.out));
   }
-  if (!plan.empty()) {
-    print.in = plan.front().kind.in;
-    print.out = plan.front().kind.out;
-  }
-  return group_->issue(std::make_shared<ReduceOperation>(group_, print, std::move(options), std::move(plan)));
+  const auto make = [&](CallOptions&& how, bool) -> std::shared_ptr<Collective> {
+    if (parts.size() == 1) plan = {{call.in, call.out, call.count, call.kind}};
+    if (is_small_reduction(operation, input_bytes(operation, plan, size()), size())) {
+      return std::make_shared<SmallReduction>(group_, print, std::move(how), std::move(plan));
+    }
+    return std::make_shared<ReduceOperation>(group_, print, std::move(how), std::move(plan));
+  };
+  if (parts.size() != 1 || operation == Operation::kReduce) return group_->issue(make(std::move(options), false));
+  call.print = print;
+  return run(call, std::move(options), make);
 }
 
 Work LocalCommunicator::all_reduce(std::span<const ReducePart> parts, Reduction op, CallOptions options) {
@@ -144,9 +187,6 @@ Work LocalCommunicator::all_gather(std::span<const AllGatherPart> parts, CallOpt
   const auto ranks = static_cast<std::size_t>(size());
   Fingerprint print = move_print(Operation::kAllGather, parts.empty() ? DType::kUInt8 : parts.front().shard.dtype, 0, -1);
   print.parts = static_cast<std::uint32_t>(parts.size());
-  MovePlan plan;
-  plan.outgoing.resize(1);
-  plan.incoming.resize(ranks);
   for (const AllGatherPart& part : parts) {
     check_same(part.shard.dtype, part.full.dtype, "all_gather");
     check_pointer(part.shard.data, part.count, "the shard", "all_gather");
@@ -154,18 +194,34 @@ Work LocalCommunicator::all_gather(std::span<const AllGatherPart> parts, CallOpt
     const std::size_t bytes = part.count * size_of(part.shard.dtype);
     const std::byte* const own = bytes_of(part.full) + static_cast<std::size_t>(rank()) * bytes;
     check_overlap(bytes_of(part.shard), bytes, bytes_of(part.full), ranks * bytes, own == bytes_of(part.shard), "all_gather");
-    plan.exposed.push_back({bytes_of(part.shard), bytes});
-    for (std::size_t r = 0; r < ranks; ++r) plan.incoming[r].push_back({bytes_of(part.full) + r * bytes, bytes});
     print.count += part.count;
     print.hash = mixed(mixed(print.hash, part.count), static_cast<std::uint64_t>(part.shard.dtype));
   }
-  plan.outgoing[0] = plan.exposed;
-  plan.view = [own = plan.exposed](int, std::span<const std::byte* const> buffers, std::span<const std::uint64_t>) {
-    std::vector<ConstSpan> spans;
-    for (std::size_t i = 0; i < own.size(); ++i) spans.push_back({buffers[i], own[i].bytes});
-    return spans;
+  const auto make = [&](CallOptions&& how, bool copied) -> std::shared_ptr<Collective> {
+    MovePlan plan;
+    plan.outgoing.resize(1);
+    plan.incoming.resize(ranks);
+    for (const AllGatherPart& part : parts) {
+      const std::size_t bytes = part.count * size_of(part.shard.dtype);
+      plan.exposed.push_back({bytes_of(part.shard), bytes});
+      for (std::size_t r = 0; r < ranks; ++r) plan.incoming[r].push_back({bytes_of(part.full) + r * bytes, bytes});
+    }
+    plan.outgoing[0] = plan.exposed;
+    plan.view = [own = plan.exposed](int, std::span<const std::byte* const> buffers, std::span<const std::uint64_t>) {
+      std::vector<ConstSpan> spans;
+      for (std::size_t i = 0; i < own.size(); ++i) spans.push_back({buffers[i], own[i].bytes});
+      return spans;
+    };
+    return std::make_shared<MoveOperation>(group_, print, std::move(how), std::move(plan), copied);
   };
-  return group_->issue(std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan)));
+  if (parts.size() != 1) return group_->issue(make(std::move(options), false));
+  QuickCall call;
+  call.print = print;
+  call.in = bytes_of(parts[0].shard);
+  call.out = bytes_of(parts[0].full);
+  call.block = call.in_bytes = parts[0].count * size_of(parts[0].shard.dtype);
+  call.out_bytes = ranks * call.block;
+  return run(call, std::move(options), make);
 }
 
 Work LocalCommunicator::broadcast(Buffer buffer, std::size_t count, int root, CallOptions options) {
@@ -174,16 +230,24 @@ Work LocalCommunicator::broadcast(Buffer buffer, std::size_t count, int root, Ca
   check_pointer(buffer.data, count, "the buffer", "broadcast");
   const std::size_t bytes = count * size_of(buffer.dtype);
   const bool is_root = root == rank();
-  MovePlan plan;
-  plan.exposed = {{is_root ? bytes_of(buffer) : nullptr, is_root ? bytes : 0}};
-  plan.outgoing = {plan.exposed};
-  plan.incoming.resize(static_cast<std::size_t>(size()));
-  if (!is_root) plan.incoming[static_cast<std::size_t>(root)] = {{bytes_of(buffer), bytes}};
-  plan.view = [root, bytes](int source, std::span<const std::byte* const> buffers, std::span<const std::uint64_t>) {
-    return std::vector<ConstSpan>{{buffers[0], source == root ? bytes : 0}};
-  };
   const Fingerprint print = move_print(Operation::kBroadcast, buffer.dtype, count, root);
-  return group_->issue(std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan)));
+  QuickCall call;
+  call.print = print;
+  call.in = is_root ? bytes_of(buffer) : nullptr;
+  call.in_bytes = is_root ? bytes : 0;
+  call.out = bytes_of(buffer);
+  call.out_bytes = is_root ? 0 : bytes;
+  return run(call, std::move(options), [&](CallOptions&& how, bool copied) -> std::shared_ptr<Collective> {
+    MovePlan plan;
+    plan.exposed = {{call.in, call.in_bytes}};
+    plan.outgoing = {plan.exposed};
+    plan.incoming.resize(static_cast<std::size_t>(size()));
+    if (!is_root) plan.incoming[static_cast<std::size_t>(root)] = {{bytes_of(buffer), bytes}};
+    plan.view = [root, bytes](int source, std::span<const std::byte* const> buffers, std::span<const std::uint64_t>) {
+      return std::vector<ConstSpan>{{buffers[0], source == root ? bytes : 0}};
+    };
+    return std::make_shared<MoveOperation>(group_, print, std::move(how), std::move(plan), copied);
+  });
 }
 
 Work LocalCommunicator::gather(ConstBuffer in, Buffer out, std::size_t count, int root, CallOptions options) {
@@ -261,46 +325,60 @@ Work LocalCommunicator::all_to_all(ConstBuffer in, std::span<const std::size_t> 
                         std::to_string(recv_counts[me]) + ".",
                     "Make both counts equal.");
   }
-  MovePlan plan;
-  plan.shared = false;
-  plan.exposed = {{bytes_of(in), sent * element}};
-  plan.counts.assign(send_counts.begin(), send_counts.end());
-  std::size_t from = 0;
-  std::size_t to = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    plan.outgoing.push_back({{bytes_of(in) + from, send_counts[r] * element}});
-    plan.incoming.push_back({{bytes_of(out) + to, recv_counts[r] * element}});
-    from += send_counts[r] * element;
-    to += recv_counts[r] * element;
-  }
-  const std::vector<std::size_t> expected(recv_counts.begin(), recv_counts.end());
-  plan.view = [group = group_.get(), me, element, expected](int source, std::span<const std::byte* const> buffers,
-                                                            std::span<const std::uint64_t> counts) {
-    const std::uint64_t given = counts[me];
-    const std::size_t wanted = expected[static_cast<std::size_t>(source)];
-    if (given != wanted) {
-      throw Error(ErrorKind::kMismatch,
-                  "ranks disagree: in all_to_all " + group->name_of_rank(source) + " sends " + std::to_string(given) + " elements to " +
-                      group->name_of_rank(group->rank()) + ", which expects " + std::to_string(wanted) + ".",
-                  "Make what each rank sends equal what its peer expects.");
-    }
-    const std::uint64_t before = std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(me), std::uint64_t{0});
-    if (buffers[0] == nullptr) return std::vector<ConstSpan>{};
-    return std::vector<ConstSpan>{{buffers[0] + before * element, wanted * element}};
-  };
   // Counts differ from rank to rank by nature: they are compared pair by pair.
   const Fingerprint print = move_print(Operation::kAllToAll, in.dtype, 0, -1);
-  return group_->issue(std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan)));
+  QuickCall call;
+  call.print = print;
+  call.in = bytes_of(in);
+  call.out = bytes_of(out);
+  call.in_bytes = sent * element;
+  call.out_bytes = received * element;
+  call.send_counts = send_counts;
+  call.recv_counts = recv_counts;
+  return run(call, std::move(options), [&](CallOptions&& how, bool copied) -> std::shared_ptr<Collective> {
+    MovePlan plan;
+    plan.shared = false;
+    plan.exposed = {{bytes_of(in), sent * element}};
+    plan.counts.assign(send_counts.begin(), send_counts.end());
+    std::size_t from = 0;
+    std::size_t to = 0;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      plan.outgoing.push_back({{bytes_of(in) + from, send_counts[r] * element}});
+      plan.incoming.push_back({{bytes_of(out) + to, recv_counts[r] * element}});
+      from += send_counts[r] * element;
+      to += recv_counts[r] * element;
+    }
+    const std::vector<std::size_t> expected(recv_counts.begin(), recv_counts.end());
+    plan.view = [group = group_.get(), me, element, expected](int source, std::span<const std::byte* const> buffers,
+                                                              std::span<const std::uint64_t> counts) {
+      const std::uint64_t given = counts[me];
+      const std::size_t wanted = expected[static_cast<std::size_t>(source)];
+      if (given != wanted) {
+        throw Error(ErrorKind::kMismatch,
+                    "ranks disagree: in all_to_all " + group->name_of_rank(source) + " sends " + std::to_string(given) + " elements to " +
+                        group->name_of_rank(group->rank()) + ", which expects " + std::to_string(wanted) + ".",
+                    "Make what each rank sends equal what its peer expects.");
+      }
+      const std::uint64_t before = std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(me), std::uint64_t{0});
+      if (buffers[0] == nullptr) return std::vector<ConstSpan>{};
+      return std::vector<ConstSpan>{{buffers[0] + before * element, wanted * element}};
+    };
+    return std::make_shared<MoveOperation>(group_, print, std::move(how), std::move(plan), copied);
+  });
 }
 
 Work LocalCommunicator::barrier(CallOptions options) {
   refuse_accumulate(options, "barrier");
-  MovePlan plan;
-  plan.outgoing.resize(1);
-  plan.incoming.resize(static_cast<std::size_t>(size()));
-  plan.view = [](int, std::span<const std::byte* const>, std::span<const std::uint64_t>) { return std::vector<ConstSpan>{}; };
   const Fingerprint print = move_print(Operation::kBarrier, DType::kUInt8, 0, -1);
-  return group_->issue(std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan)));
+  QuickCall call;
+  call.print = print;
+  return run(call, std::move(options), [&](CallOptions&& how, bool copied) -> std::shared_ptr<Collective> {
+    MovePlan plan;
+    plan.outgoing.resize(1);
+    plan.incoming.resize(static_cast<std::size_t>(size()));
+    plan.view = [](int, std::span<const std::byte* const>, std::span<const std::uint64_t>) { return std::vector<ConstSpan>{}; };
+    return std::make_shared<MoveOperation>(group_, print, std::move(how), std::move(plan), copied);
+  });
 }
 
 Work LocalCommunicator::send(ConstBuffer in, std::size_t count, int peer, int tag, CallOptions options) {

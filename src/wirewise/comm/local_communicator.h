@@ -50,6 +50,9 @@ class LocalCommunicator final : public Communicator {
 
  private:
   Work issue_reduction(Operation operation, std::span<const ReducePart> parts, int root, Reduction op, CallOptions options);
+  /// Runs the call at once if that goes, else issues what `make` makes (given whether peers read a copy of this rank's input).
+  template <typename Make>
+  Work run(QuickCall& call, CallOptions&& options, Make&& make);
   void check_rank(int r, const char* what, const char* operation) const;
 
   std::shared_ptr<Group> group_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "wirewise/comm/stream_copy.h"
+
 namespace wirewise::comm {
 namespace {
 
@@ -15,13 +17,17 @@ std::size_t bytes_of(const std::vector<ConstSpan>& spans) noexcept {
 }
 
 /// Copies up to `most` bytes; returns how many.
-std::size_t copy(SpanWalker<ConstSpan>& from, SpanWalker<Span>& to, std::size_t most) {
+std::size_t copy(SpanWalker<ConstSpan>& from, SpanWalker<Span>& to, std::size_t most, bool stream = false) {
   std::size_t copied = 0;
   while (copied < most && from.left() > 0 && to.left() > 0) {
     const ConstSpan source = from.head();
     const Span target = to.head();
     const std::size_t bytes = std::min({source.bytes, target.bytes, most - copied});
-    if (source.data != target.data) std::memcpy(target.data, source.data, bytes);
+    if (source.data != target.data && stream) {
+      stream_copy(target.data, source.data, bytes);
+    } else if (source.data != target.data) {
+      std::memcpy(target.data, source.data, bytes);
+    }
     from.skip(bytes);
     to.skip(bytes);
     copied += bytes;
@@ -31,7 +37,8 @@ std::size_t copy(SpanWalker<ConstSpan>& from, SpanWalker<Span>& to, std::size_t 
 
 }  // namespace
 
-MoveOperation::MoveOperation(std::shared_ptr<Group> owner, const Fingerprint& print, CallOptions options, MovePlan plan)
+MoveOperation::MoveOperation(std::shared_ptr<Group> owner, const Fingerprint& print, CallOptions options, MovePlan plan,
+                             bool copied)
     : Collective(std::move(owner), print, std::move(options)), plan_(std::move(plan)) {
   const auto ranks = static_cast<std::size_t>(size());
   chunk_ = plan_.shared ? kRoundBytes : kRoundBytes / ranks / 64 * 64;
@@ -39,11 +46,18 @@ MoveOperation::MoveOperation(std::shared_ptr<Group> owner, const Fingerprint& pr
   std::size_t exposed = 0;
   for (const ConstSpan& span : plan_.exposed) {
     words.push_back(place_of(span.data, span.bytes));
-    staged_in_ = staged_in_ || words.back() == 0;
+    staged_in_ = staged_in_ || (words.back() == 0 && !copied);
     exposed += span.bytes;
   }
   staged_in_ = staged_in_ && size() > 1;
-  exposes_ = exposed > 0 && !staged_in_ && size() > 1;
+  if (staged_in_ && group->peer_memory().open()) {
+    // A rank's buffers are all named in one way.
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (plan_.exposed[i].bytes > 0) words[i] = private_place(plan_.exposed[i].data);
+    }
+    staged_in_ = false;
+  }
+  exposes_ = exposed > 0 && !staged_in_ && !copied && size() > 1;
   words.insert(words.end(), plan_.counts.begin(), plan_.counts.end());
   set_words(std::move(words));
   if (staged_in_) {
@@ -56,7 +70,12 @@ MoveOperation::MoveOperation(std::shared_ptr<Group> owner, const Fingerprint& pr
     }
   }
   sources_.resize(ranks);
-  for (std::size_t r = 0; r < ranks; ++r) sources_[r].to = SpanWalker<Span>(plan_.incoming[r]);
+  std::size_t touched = exposed;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    sources_[r].to = SpanWalker<Span>(plan_.incoming[r]);
+    touched += sources_[r].to.left();
+  }
+  stream_ = exceeds_caches(touched * ranks);
   Source& self = sources_[static_cast<std::size_t>(rank())];
   if (self.to.left() > 0) {
     self.from = SpanWalker<ConstSpan>(plan_.outgoing[plan_.shared ? 0 : static_cast<std::size_t>(rank())]);
@@ -71,12 +90,18 @@ void MoveOperation::open_source(int peer) {
   const std::span<const std::uint64_t> all = words(peer);
   const std::size_t buffers = plan_.exposed.size();
   std::vector<const std::byte*> bases;
+  const bool carried = (cell(peer).flags & CallCell::kCarried) != 0;
   for (std::size_t i = 0; i < buffers; ++i) {
-    const bool placed = !cell(peer).staged_in && i < all.size() && all[i] != 0 && all[i] != kEverything;
-    bases.push_back(placed ? group->at(peer, all[i]) : nullptr);
+    const bool placed = !cell(peer).staged_in() && i < all.size() && all[i] != 0 && (all[i] & kPrivatePlace) == 0;
+    bases.push_back(carried ? reinterpret_cast<const std::byte*>(cell(peer).words) : placed ? group->at(peer, all[i]) : nullptr);
+  }
+  for (std::size_t i = 0; i < buffers && i < all.size() && !carried; ++i) {
+    if (!is_private_place(all[i])) continue;
+    source.foreign = true;
+    bases[i] = reinterpret_cast<const std::byte*>(all[i] & ~kPrivatePlace);  // an address over there
   }
   std::vector<ConstSpan> spans = plan_.view(peer, bases, all.subspan(std::min(buffers, all.size())));
-  source.staged = cell(peer).staged_in;
+  source.staged = cell(peer).staged_in();
   if (!source.staged) source.from = SpanWalker<ConstSpan>(std::move(spans));
   source.open = true;
 }
@@ -100,6 +125,21 @@ bool MoveOperation::publish() {
   return moved;
 }
 
+/// Copies up to `most` bytes from the peer's own memory; returns how many.
+std::size_t MoveOperation::pull(int peer, Source& source, std::size_t most) {
+  std::size_t pulled = 0;
+  while (pulled < most && source.from.left() > 0 && source.to.left() > 0) {
+    const ConstSpan from = source.from.head();
+    const Span to = source.to.head();
+    const std::size_t bytes = std::min({from.bytes, to.bytes, most - pulled});
+    group->peer_memory().read(peer, private_place(from.data), to.data, bytes);
+    source.from.skip(bytes);
+    source.to.skip(bytes);
+    pulled += bytes;
+  }
+  return pulled;
+}
+
 bool MoveOperation::consume_staged(int peer, Source& source) {
   bool moved = false;
   const std::uint64_t there = cell(peer).published.load();
@@ -107,7 +147,7 @@ bool MoveOperation::consume_staged(int peer, Source& source) {
     const std::byte* const half = group->at(peer, cell(peer).stage) + (source.rounds % 2) * kRoundBytes;
     const std::byte* const bytes = half + (plan_.shared ? 0 : static_cast<std::size_t>(rank()) * chunk_);
     SpanWalker<ConstSpan> from({ConstSpan{bytes, std::min(chunk_, source.to.left())}});
-    copy(from, source.to, chunk_);
+    copy(from, source.to, chunk_, stream_);
     ++source.rounds;
     moved = true;
   }
@@ -131,7 +171,8 @@ bool MoveOperation::consume() {
       moved = consume_staged(peer, source) || moved;
       if (source.to.left() > 0) slowest = std::min(slowest, source.rounds);
     } else if (copied < kQuantum) {
-      const std::size_t now = copy(source.from, source.to, kQuantum - copied);
+      const std::size_t now =
+          source.foreign ? pull(peer, source, kQuantum - copied) : copy(source.from, source.to, kQuantum - copied, stream_);
       copied += now;
       moved = moved || now > 0;
     }

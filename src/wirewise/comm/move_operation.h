@@ -1,7 +1,7 @@
 // Collectives that only move bytes: all_gather, broadcast, gather, scatter, all_to_all, and barrier, which moves none.
 //
 // Data is pulled: a rank copies from a peer's buffer as soon as that peer has called, without its help, when the buffer lies in shared
-// memory. Otherwise the peer feeds it through its staging area, a round at a time, two rounds ahead of the slowest reader.
+// memory, or where the kernel lets it read the peer's. Otherwise the peer feeds it through its staging area, a round at a time, two rounds ahead of the slowest reader.
 #pragma once
 
 #include <functional>
@@ -53,7 +53,8 @@ class SpanWalker {
 
 class MoveOperation final : public Collective {
  public:
-  MoveOperation(std::shared_ptr<Group> group, const Fingerprint& fingerprint, CallOptions options, MovePlan plan);
+  /// `copied`: the call is announced already, and peers read a copy of what this rank gives.
+  MoveOperation(std::shared_ptr<Group> group, const Fingerprint& fingerprint, CallOptions options, MovePlan plan, bool copied = false);
   bool step() override;
   [[nodiscard]] bool may_stage() const noexcept override { return staged_in_; }
 
@@ -61,6 +62,7 @@ class MoveOperation final : public Collective {
   struct Source {
     bool open = false;  // where its bytes lie is known
     bool staged = false;
+    bool foreign = false;  // they lie in its own address space
     SpanWalker<ConstSpan> from;
     SpanWalker<Span> to;
     std::uint64_t rounds = 0;  // taken from its staging area
@@ -69,6 +71,7 @@ class MoveOperation final : public Collective {
   void open_source(int peer);
   bool publish();
   bool consume();
+  std::size_t pull(int peer, Source& source, std::size_t most);
   bool consume_staged(int peer, Source& source);
 
   MovePlan plan_;
@@ -78,6 +81,7 @@ class MoveOperation final : public Collective {
   std::uint64_t published_ = 0;
   std::uint64_t consumed_ = 0;
   std::vector<Source> sources_;
+  bool stream_ = false;   // what moves doesn't fit into the caches
   bool exposes_ = false;  // peers read this rank's own buffers
 };
 

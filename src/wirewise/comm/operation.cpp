@@ -95,7 +95,7 @@ void Work::then(std::function<void(std::exception_ptr)> callback) {
   }
 }
 
-std::uint64_t Work::sequence() const noexcept { return state_ ? state_->fingerprint.sequence : 0; }
+std::uint64_t Work::sequence() const noexcept { return state_ ? state_->fingerprint.sequence : completed_ > 0 ? completed_ - 1 : 0; }
 
 int Work::source() const noexcept { return state_ && state_->reached(comm::Level::kComplete) ? state_->source() : -1; }
 

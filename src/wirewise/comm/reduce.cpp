@@ -6,6 +6,7 @@
 
 #include "wirewise/base/error.h"
 #include "wirewise/comm/reduce_kernels.h"
+#include "wirewise/comm/stream_copy.h"
 
 namespace wirewise::comm {
 namespace {
@@ -37,13 +38,15 @@ const ReduceKernels& reduce_kernels() noexcept {
 }
 
 void check_reduce_kind(const ReduceKind& kind, const char* operation) {
+  const bool widens = kind.out != kind.in && is_half(kind.in) && kind.out == DType::kFloat32;
+  if (combine_of(kind) != nullptr && (kind.out == kind.in || widens) && (!kind.accumulate || kind.out == DType::kFloat32)) return;
   const std::string who = std::string(operation) + ": ";
   if (combine_of(kind) == nullptr) {
     const bool bits = kind.op == Reduction::kBitAnd || kind.op == Reduction::kBitOr || kind.op == Reduction::kBitXor;
     throw bad_input(who + (bits ? "a bitwise reduction of " : "an average of ") + std::string(name_of(kind.in)) + " doesn't exist.",
                     bits ? "Use an integer type or bool." : "Convert to a number type first.");
   }
-  if (kind.out != kind.in && !(is_half(kind.in) && kind.out == DType::kFloat32)) {
+  if (kind.out != kind.in && !widens) {
     throw bad_input(who + "the output is " + std::string(name_of(kind.out)) + " for an input of " + std::string(name_of(kind.in)) + ".",
                     "Use the input's type, or float32 for 16-bit floats.");
   }
@@ -54,7 +57,7 @@ void check_reduce_kind(const ReduceKind& kind, const char* operation) {
 }
 
 void reduce(const ReduceKind& kind, std::span<const std::byte* const> sources, std::span<std::byte* const> targets,
-            std::size_t count) {
+            std::size_t count, bool stream) {
   if (targets.empty() || sources.empty()) return;
   const ReduceKernels::Combine combine = combine_of(kind);
   const bool widened = kind.out != kind.in;
@@ -70,7 +73,7 @@ void reduce(const ReduceKind& kind, std::span<const std::byte* const> sources, s
   for (std::size_t first = 0; first < count; first += kReduceBlock) {
     const std::size_t length = std::min(kReduceBlock, count - first);
     const std::size_t at = first * out_size;
-    if (targets.size() == 1) {
+    if (targets.size() == 1 && (!stream || kind.accumulate)) {
       std::byte* const out = targets[0] + at;
       if (plain) {
         combine(out, sources.data(), ranks, first, length);
@@ -90,7 +93,13 @@ void reduce(const ReduceKind& kind, std::span<const std::byte* const> sources, s
       finish(rounded, accumulators, length, divisor, false);
       result = rounded;
     }
-    for (std::byte* const target : targets) std::memcpy(target + at, result, length * out_size);
+    for (std::byte* const target : targets) {
+      if (stream && std::find(sources.begin(), sources.end(), target) == sources.end()) {
+        stream_copy(target + at, result, length * out_size);
+      } else {
+        std::memcpy(target + at, result, length * out_size);
+      }
+    }
   }
 }
 

@@ -23,9 +23,9 @@ struct ReduceKind {
 void check_reduce_kind(const ReduceKind& kind, const char* operation);
 
 /// Combines element i of all sources into element i of every target. A target may be one of the sources, not a part of one at
-/// another offset. Nothing needs to be aligned.
+/// another offset. Nothing needs to be aligned. `stream`: targets that are no sources are written past the caches.
 void reduce(const ReduceKind& kind, std::span<const std::byte* const> sources, std::span<std::byte* const> targets,
-            std::size_t count);
+            std::size_t count, bool stream = false);
 
 /// out += in, or out = in: how a rank takes over a result of type kind.out that a peer computed.
 void take_over(const ReduceKind& kind, std::byte* out, const std::byte* result, std::size_t count);

@@ -4,13 +4,19 @@
 #include <cstring>
 
 #include "wirewise/base/units.h"
+#include "wirewise/comm/stream_copy.h"
 
 namespace wirewise::comm {
 namespace {
 
-constexpr std::size_t kSmallBytes = 16 * 1024;  // up to here every rank reduces everything
 constexpr int kRoundsPerStep = 4;
+constexpr std::size_t kForeignBlock = 64 * 1024;  // bytes of one copy from or to a peer's own memory: they stay in the second-level cache
 constexpr std::size_t kAlignment = 64;
+
+ReduceKind unadded(ReduceKind kind) noexcept {
+  kind.accumulate = false;
+  return kind;
+}
 
 }  // namespace
 
@@ -19,31 +25,32 @@ ReduceOperation::ReduceOperation(std::shared_ptr<Group> owner, const Fingerprint
     : Collective(std::move(owner), print, std::move(options)) {
   const auto ranks = static_cast<std::size_t>(size());
   const bool scatters = print.operation == Operation::kReduceScatter;
-  std::size_t bytes = 0;
-  for (const ReducePlanPart& part : parts) bytes += part.count * size_of(part.kind.in);
-  const bool replicated = print.operation == Operation::kAllReduce && ranks > 1 && bytes <= kSmallBytes;
-  shares_results_ = !scatters && !replicated && ranks > 1;
-  slices_ = replicated ? 1 : ranks;
-  own_slice_ = replicated ? 0 : static_cast<std::size_t>(rank());
+  shares_results_ = !scatters && ranks > 1;
+  slices_ = ranks;
+  own_slice_ = static_cast<std::size_t>(rank());
   area_ = kRoundBytes / slices_ / kAlignment * kAlignment;
 
   std::vector<std::uint64_t> words;
+  std::size_t touched = 0;
+  const bool reaches = ranks > 1 && group->peer_memory().open();
   for (const ReducePlanPart& plan : parts) {
     Part part{plan, plan.count, plan.count};
     if (scatters) part.total = plan.total.value_or(ranks * plan.count);
-    if (!scatters && !replicated) part.slice = round_up((plan.count + ranks - 1) / ranks, kAlignment / size_of(plan.kind.in));
-    const std::uint64_t in = place_of(plan.in, part.total * size_of(plan.kind.in));
+    if (!scatters) part.slice = round_up((plan.count + ranks - 1) / ranks, kAlignment / size_of(plan.kind.in));
+    std::uint64_t in = place_of(plan.in, part.total * size_of(plan.kind.in));
     std::uint64_t out = kEverything;
     if (shares_results_ && has_output(rank())) out = place_of(plan.out, part.total * size_of(plan.kind.out));
+    if (in == 0 && reaches) in = private_place(plan.in);
+    if (out == 0 && reaches) out = private_place(plan.out);
     staged_in_ = staged_in_ || in == 0;
     staged_out_ = staged_out_ || out == 0;
     exposes_ = exposes_ || (in != 0 && in != kEverything);
+    touched += part.total * size_of(plan.kind.in) + (plan.in == plan.out ? 0 : plan.count * size_of(plan.kind.out));
     words.push_back(in);
     words.push_back(out);
     parts_.push_back(part);
   }
-  // Everyone reads all of a small input while owners already write their outputs, perhaps in place: so it is always staged.
-  staged_in_ = (staged_in_ || (replicated && bytes > 0)) && ranks > 1;
+  staged_in_ = staged_in_ && ranks > 1;
   exposes_ = exposes_ && !staged_in_;
   set_words(std::move(words));
   initially_consumed_ = staged_out_ ? 0 : kEverything;
@@ -52,6 +59,7 @@ ReduceOperation::ReduceOperation(std::shared_ptr<Group> owner, const Fingerprint
   peer_in_.resize(ranks);
   peer_out_.resize(ranks);
   chatty_ = staged_in_ || staged_out_;
+  stream_ = exceeds_caches(touched * ranks);
 }
 
 const std::vector<ReduceOperation::Piece>& ReduceOperation::next_round(Cursor& cursor) {
@@ -85,15 +93,18 @@ void ReduceOperation::on_arrival(int peer) {
   auto& in = peer_in_[static_cast<std::size_t>(peer)];
   auto& out = peer_out_[static_cast<std::size_t>(peer)];
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const auto address = [&](std::uint64_t place) { return place == 0 || place == kEverything ? nullptr : group->at(peer, place); };
-    in.push_back(theirs.staged_in ? nullptr : address(all[2 * i]));
-    out.push_back(theirs.staged_out ? nullptr : address(all[2 * i + 1]));
+    const auto place_at = [&](std::uint64_t place, bool staged) {
+      if (staged || place == 0 || place == kEverything) return Place{};
+      return is_private_place(place) ? Place{nullptr, place} : Place{group->at(peer, place), 0};
+    };
+    in.push_back(place_at(all[2 * i], theirs.staged_in()));
+    out.push_back(place_at(all[2 * i + 1], theirs.staged_out()));
   }
   if (peer == fingerprint.root) {
     for (Part& part : parts_) part.plan.kind.out = theirs.fingerprint.out;
   }
-  chatty_ = chatty_ || theirs.staged_in || theirs.staged_out;
-  result_staged_ = result_staged_ || theirs.staged_out;
+  chatty_ = chatty_ || theirs.staged_in() || theirs.staged_out();
+  result_staged_ = result_staged_ || theirs.staged_out();
 }
 
 bool ReduceOperation::publish() {
@@ -109,7 +120,7 @@ bool ReduceOperation::publish() {
       const std::size_t element = size_of(part.plan.kind.in);
       for (std::size_t slice = 0; slice < slices_; ++slice) {
         const std::size_t length = length_in(piece, slice);
-        if (length == 0 || (slices_ > 1 && slice == own_slice_)) continue;  // its own slice it reads where it lies
+        if (length == 0 || slice == own_slice_) continue;  // its own slice it reads where it lies
         std::memcpy(half + slice * area_ + piece.position, part.plan.in + (slice * part.slice + piece.offset) * element, length * element);
       }
     }
@@ -118,6 +129,60 @@ bool ReduceOperation::publish() {
     moved = true;
   }
   return moved;
+}
+
+/// Reduces a piece in blocks where peers' buffers lie in their own memory. False where none does.
+bool ReduceOperation::reduce_foreign(const Piece& piece, std::size_t count, std::byte* staged) {
+  const auto ranks = static_cast<std::size_t>(size());
+  const auto foreign = [&](std::size_t r) { return peer_in_[r][piece.part].foreign != 0 || peer_out_[r][piece.part].foreign != 0; };
+  bool any = false;
+  for (std::size_t r = 0; r < ranks; ++r) any = any || (static_cast<int>(r) != rank() && foreign(r));
+  if (!any) return false;
+  PeerMemory& memory = group->peer_memory();
+  const ReduceKind& kind = parts_[piece.part].plan.kind;
+  const std::size_t in_size = size_of(kind.in);
+  const std::size_t out_size = size_of(kind.out);
+  const std::size_t start = own_slice_ * parts_[piece.part].slice + piece.offset;
+  const std::size_t block = kForeignBlock / std::max(in_size, out_size);
+  scratch_.resize(2 * ranks * kForeignBlock);
+  const std::vector<const std::byte*> sources = sources_;
+  const std::vector<std::byte*> targets = targets_;
+  for (std::size_t at = 0; at < count; at += block) {
+    const std::size_t length = std::min(block, count - at);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const Place* const in = static_cast<int>(r) == rank() ? nullptr : &peer_in_[r][piece.part];
+      if (in == nullptr || in->foreign == 0) {
+        sources_[r] = sources[r] + at * in_size;
+      } else {
+        std::byte* const here = scratch_.data() + r * kForeignBlock;
+        memory.read(static_cast<int>(r), in->foreign + (start + at) * in_size, here, length * in_size);
+        sources_[r] = here;
+      }
+    }
+    if (staged != nullptr) {
+      std::byte* const here = staged + at * out_size;
+      reduce(unadded(kind), sources_, std::span(&here, 1), length);
+    }
+    targets_.clear();
+    for (std::byte* const target : targets) targets_.push_back(target + at * out_size);
+    const auto each_foreign = [&](auto function) {
+      for (std::size_t r = 0; shares_results_ && r < ranks; ++r) {
+        if (static_cast<int>(r) == rank() || !has_output(static_cast<int>(r)) || peer_out_[r][piece.part].foreign == 0) continue;
+        // One block for all, unless each adds to what it holds.
+        std::byte* const here = scratch_.data() + (ranks + (kind.accumulate ? r : 0)) * kForeignBlock;
+        function(static_cast<int>(r), peer_out_[r][piece.part].foreign + (start + at) * out_size, here);
+      }
+    };
+    bool shared_block = false;
+    each_foreign([&](int r, std::uint64_t there, std::byte* here) {
+      if (kind.accumulate) memory.read(r, there, here, length * out_size);
+      if (kind.accumulate || !shared_block) targets_.push_back(here);
+      shared_block = true;
+    });
+    reduce(kind, sources_, targets_, length, false);
+    each_foreign([&](int r, std::uint64_t there, std::byte* here) { memory.write(r, there, here, length * out_size); });
+  }
+  return true;
 }
 
 void ReduceOperation::reduce_piece(const Piece& piece, std::uint64_t round) {
@@ -132,20 +197,12 @@ void ReduceOperation::reduce_piece(const Piece& piece, std::uint64_t round) {
   for (int r = 0; r < size(); ++r) {
     if (r == rank()) {
       sources_.push_back(part.plan.in + in_at);
-    } else if (cell(r).staged_in) {
+    } else if (cell(r).staged_in()) {
       sources_.push_back(group->at(r, cell(r).stage) + (round % 2) * kRoundBytes + own_slice_ * area_ + piece.position);
     } else {
-      sources_.push_back(peer_in_[static_cast<std::size_t>(r)][piece.part] + in_at);
+      std::byte* const mapped = peer_in_[static_cast<std::size_t>(r)][piece.part].mapped;
+      sources_.push_back(mapped == nullptr ? nullptr : mapped + in_at);
     }
-  }
-  if (result_staged_) {
-    // First, while no output that may be an input is written. Readers accumulate themselves.
-    ReduceKind unadded = kind;
-    unadded.accumulate = false;
-    std::byte* const result = group->at(rank(), own().result) + (2 + round % 2) * kRoundBytes;
-    targets_.push_back(result + 2 * piece.position);
-    reduce(unadded, sources_, targets_, count);
-    targets_.clear();
   }
   if (!shares_results_) {
     const std::size_t out_start = fingerprint.operation == Operation::kReduceScatter ? piece.offset : start;
@@ -155,7 +212,7 @@ void ReduceOperation::reduce_piece(const Piece& piece, std::uint64_t round) {
       if (!has_output(r)) continue;
       std::byte* out = nullptr;
       if (r != rank()) {
-        out = peer_out_[static_cast<std::size_t>(r)][piece.part];
+        out = peer_out_[static_cast<std::size_t>(r)][piece.part].mapped;
       } else if (!staged_out_) {
         out = part.plan.out;
       }
@@ -164,7 +221,12 @@ void ReduceOperation::reduce_piece(const Piece& piece, std::uint64_t round) {
     // A rank whose output is not shared takes its own slice as it takes its peers': from the staging area, or here if it has none.
     if (staged_out_) targets_.push_back(part.plan.out + start * size_of(kind.out));
   }
-  reduce(kind, sources_, targets_, count);
+  // First for those who take it from here, while no output that may be an input is written. They accumulate themselves.
+  std::byte* const staged =
+      result_staged_ ? group->at(rank(), own().result) + (2 + round % 2) * kRoundBytes + 2 * piece.position : nullptr;
+  if (reduce_foreign(piece, count, staged)) return;
+  if (staged != nullptr) reduce(unadded(kind), sources_, std::span(&staged, 1), count);
+  reduce(kind, sources_, targets_, count, stream_);
 }
 
 bool ReduceOperation::reduce_rounds() {
@@ -178,7 +240,7 @@ bool ReduceOperation::reduce_rounds() {
     bool ready = true;
     for (int r = 0; r < size() && ready; ++r) {
       // This rank's own input too: it may be the buffer that the result goes to.
-      if (cell(r).staged_in) ready = cell(r).published.load() > reduced_;
+      if (cell(r).staged_in()) ready = cell(r).published.load() > reduced_;
     }
     if (!ready) break;
     if (result_staged_ && reduced_ >= 2 && !peers_reached(&CallCell::consumed, reduced_ - 1)) break;

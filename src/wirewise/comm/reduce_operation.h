@@ -2,7 +2,7 @@
 //
 // Each rank reduces one slice from all ranks' inputs in the canonical order, and writes the result where it belongs: into its own
 // output (reduce_scatter), or into every output that lies in shared memory. Inputs and outputs elsewhere go through staging areas in
-// rounds. A small all_reduce is reduced by every rank from staged inputs: one meeting instead of two.
+// rounds. Small ones go another way: small_operation.h.
 #pragma once
 
 #include <optional>
@@ -64,6 +64,7 @@ class ReduceOperation final : public Collective {
   bool chatty_ = false;          // some rank stages: peers hear of every round
   bool result_staged_ = false;   // some peer takes results from this rank's staging area
   bool exposes_ = false;
+  bool stream_ = false;  // results don't fit into the caches
   std::uint64_t rounds_ = 0;
   Cursor publish_cursor_;
   Cursor reduce_cursor_;
@@ -74,8 +75,16 @@ class ReduceOperation final : public Collective {
   std::vector<Piece> pieces_;  // next_round's answer
   std::vector<const std::byte*> sources_;
   std::vector<std::byte*> targets_;
-  std::vector<std::vector<std::byte*>> peer_in_;   // by peer and part, null where staged
-  std::vector<std::vector<std::byte*>> peer_out_;
+  /// Where a peer's buffer lies: mapped here, or in its own address space; neither where it is staged.
+  struct Place {
+    std::byte* mapped = nullptr;
+    std::uint64_t foreign = 0;
+  };
+  [[nodiscard]] bool reduce_foreign(const Piece& piece, std::size_t count, std::byte* staged);
+
+  std::vector<std::vector<Place>> peer_in_;  // by peer and part
+  std::vector<std::vector<Place>> peer_out_;
+  std::vector<std::byte> scratch_;  // blocks from and for peers' own memory
 };
 
 }  // namespace wirewise::comm

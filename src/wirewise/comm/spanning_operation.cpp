@@ -203,6 +203,7 @@ std::vector<Missing> SpanningOperation::missing() const {
     if (!absent.contains(inbound.peer)) late.insert(inbound.peer);
   }
   for (const Work& work : works_) {
+    if (work.state() == nullptr) continue;
     for (const Missing& missing : work.state()->missing()) {
       if (!absent.contains(member(missing.rank))) late.insert(member(missing.rank));
     }

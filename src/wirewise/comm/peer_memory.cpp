@@ -1,0 +1,106 @@
+#include "wirewise/comm/peer_memory.h"
+
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "wirewise/base/error.h"
+
+namespace wirewise::comm {
+namespace {
+
+using Transfer = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long);
+
+/// Bytes moved; fewer than asked for only with errno set.
+std::size_t move(Transfer transfer, pid_t process, std::uint64_t there, void* here, std::size_t bytes) noexcept {
+  std::size_t moved = 0;
+  while (moved < bytes) {
+    const iovec local{static_cast<std::byte*>(here) + moved, bytes - moved};
+    const iovec remote{reinterpret_cast<void*>(there + moved), bytes - moved};
+    const ssize_t now = transfer(process, &local, 1, &remote, 1, 0);
+    if (now > 0) {
+      moved += static_cast<std::size_t>(now);
+    } else if (errno != EINTR) {
+      break;
+    }
+  }
+  return moved;
+}
+
+bool wanted() noexcept {
+  const char* const choice = std::getenv("WIREWISE_CMA");
+  return choice == nullptr || std::string_view(choice) != "0";
+}
+
+[[noreturn]] void fail(const RankIdentity& identity, const char* what) {
+  const std::string who = "rank " + std::to_string(identity.number) + " (" + identity.host + ", pid " + std::to_string(identity.pid) + ")";
+  if (errno == ESRCH) {
+    throw Error(ErrorKind::kPeerLost, who + " died during a copy from its memory.",
+                "Look at that rank's own output and the kernel log; start again from the last checkpoint.");
+  }
+  throw Error(ErrorKind::kFailed, std::string("can't ") + what + " the memory of " + who + ": " + std::strerror(errno) + ".",
+              "Keep buffers until the operation is over, or set WIREWISE_CMA=0 to copy through shared memory.");
+}
+
+}  // namespace
+
+PeerMemory::PeerMemory(const Link& link, const Control& control) : control_(control), rank_(link.rank), identities_(link.identities) {
+  bool apart = wanted();
+  for (int r = 0; r < link.size; ++r) {
+    if (r != rank_ && identities_[static_cast<std::size_t>(r)].pid == identities_[static_cast<std::size_t>(rank_)].pid) apart = false;
+  }
+  probe_.nonce = random_id().low | 1;
+  RankCell& own = control_.rank(rank_);
+  own.probe_nonce.store(probe_.nonce, std::memory_order_relaxed);
+  if (!apart) own.reaches.store(kFails);
+  own.probe.store(reinterpret_cast<std::uintptr_t>(&probe_));
+}
+
+bool PeerMemory::try_peers() {
+  for (std::size_t i = 0; i < identities_.size(); ++i) {
+    const int r = static_cast<int>(i);
+    if (r == rank_) continue;
+    const RankCell& peer = control_.rank(r);
+    const std::uint64_t there = peer.probe.load();
+    Probe seen;
+    const auto process = static_cast<pid_t>(identities_[i].pid);
+    if (move(::process_vm_readv, process, there, &seen, sizeof seen) != sizeof seen || seen.nonce != peer.probe_nonce.load()) return false;
+    if (move(::process_vm_writev, process, there + offsetof(Probe, sink), &seen.nonce, sizeof seen.nonce) != sizeof seen.nonce) return false;
+  }
+  return true;
+}
+
+bool PeerMemory::open() {
+  if (open_.load(std::memory_order_relaxed)) return true;
+  const int ranks = static_cast<int>(identities_.size());
+  RankCell& own = control_.rank(rank_);
+  if (own.reaches.load() == kUnknown) {
+    for (int r = 0; r < ranks; ++r) {
+      if (control_.rank(r).probe.load() == 0) return false;
+    }
+    own.reaches.store(try_peers() ? kReaches : kFails);
+  }
+  for (int r = 0; r < ranks; ++r) {
+    if (control_.rank(r).reaches.load() != kReaches) return false;
+  }
+  open_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+void PeerMemory::read(int r, std::uint64_t place, void* to, std::size_t bytes) const {
+  const RankIdentity& identity = identities_[static_cast<std::size_t>(r)];
+  if (move(::process_vm_readv, static_cast<pid_t>(identity.pid), place & ~kPrivatePlace, to, bytes) != bytes) fail(identity, "read");
+}
+
+void PeerMemory::write(int r, std::uint64_t place, const void* from, std::size_t bytes) const {
+  const RankIdentity& identity = identities_[static_cast<std::size_t>(r)];
+  if (move(::process_vm_writev, static_cast<pid_t>(identity.pid), place & ~kPrivatePlace, const_cast<void*>(from), bytes) != bytes) {
+    fail(identity, "write");
+  }
+}
+
+}  // namespace wirewise::comm

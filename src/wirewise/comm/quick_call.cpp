@@ -1,0 +1,223 @@
+#include "wirewise/comm/quick_call.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+#include "wirewise/base/units.h"
+#include "wirewise/comm/group.h"
+#include "wirewise/comm/phase.h"
+#include "wirewise/comm/small_operation.h"
+#include "wirewise/comm/spin.h"
+
+namespace wirewise::comm {
+namespace {
+
+constexpr int kLooks = 150;              // for peers in step: about two microseconds
+constexpr int kYields = 12;              // where ranks outnumber cores
+constexpr std::size_t kBytesPerLook = 96;  // a peer that moves data is waited for about as long as that may take
+constexpr std::size_t kAlignment = 64;
+
+bool reduces(Operation operation) noexcept { return operation == Operation::kAllReduce || operation == Operation::kReduceScatter; }
+
+/// Looks until `there()`, within a budget of looks.
+template <typename There>
+bool look(int& looks, bool spin, There&& there) {
+  while (!there()) {
+    if (--looks < 0) return false;
+    if (spin) {
+      relax();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+/// Fills the words of this rank's cell. False where the call can't go this way.
+bool Group::place(QuickCall& call, CallCell& cell) {
+  const auto ranks = static_cast<std::size_t>(size());
+  Arena& arena = context().arena;
+  const bool to_all = call.print.operation == Operation::kAllToAll;
+  const bool small = reduces(call.print.operation) ? is_small_reduction(call.print.operation, call.in_bytes, size())
+                                                   : call.in_bytes <= kSmallBytes - kQuickRanks * sizeof(std::uint64_t);
+  cell.flags = 0;
+  cell.count = 1;
+  if (call.in_bytes == 0) {
+    cell.words[0] = kEverything;
+  } else if (small && ranks > 1) {
+    call.copied = true;
+    std::byte* to = reinterpret_cast<std::byte*>(cell.words);
+    if (call.in_bytes <= kInlineBytes && !to_all) {
+      cell.flags = CallCell::kCarried;
+      cell.count = kInlineWords;
+    } else {
+      const std::uint64_t lane = take_lane(next_sequence_);
+      if (lane == 0) return false;
+      const std::size_t head = to_all && ranks + 1 > kInlineWords ? round_up((ranks + 1) * sizeof(std::uint64_t), kAlignment) : 0;
+      cell.words[0] = lane + head;
+      cell.table = lane;
+      to = at(rank(), lane) + head;
+    }
+    std::memcpy(to, call.in, call.in_bytes);
+  } else {
+    cell.words[0] = arena.offset_of(call.in, call.in_bytes);
+    if (cell.words[0] == 0) return false;
+    if (call.print.operation == Operation::kAllReduce || call.print.operation == Operation::kReduceScatter) {
+      cell.words[1] = kEverything;
+      if (call.print.operation == Operation::kAllReduce) cell.words[1] = arena.offset_of(call.out, call.out_bytes);
+      if (cell.words[1] == 0) return false;
+      cell.count = 2;
+    }
+    if (to_all && ranks + 1 > kInlineWords) {
+      cell.table = take_lane(next_sequence_);
+      if (cell.table == 0) return false;
+    }
+  }
+  if (!to_all) return true;
+  cell.count = static_cast<std::uint32_t>(ranks + 1);
+  std::uint64_t* words = cell.words;
+  if (cell.count > kInlineWords) {
+    if (call.in_bytes == 0) return false;
+    cell.flags |= CallCell::kTabled;
+    words = reinterpret_cast<std::uint64_t*>(at(rank(), cell.table));
+    words[0] = cell.words[0];
+  }
+  std::copy(call.send_counts.begin(), call.send_counts.end(), words + 1);
+  return true;
+}
+
+const std::byte* Group::carried_data(std::uint64_t sequence, int r) const noexcept {
+  const CallCell& cell = control_.call(sequence, r);
+  if ((cell.flags & CallCell::kCarried) != 0) return reinterpret_cast<const std::byte*>(cell.words);
+  const std::uint64_t place = (cell.flags & CallCell::kTabled) != 0 ? *reinterpret_cast<const std::uint64_t*>(at(r, cell.table)) : cell.words[0];
+  return place == 0 || place == kEverything ? nullptr : at(r, place);
+}
+
+/// Moves this rank's data. False where that takes an operation.
+bool Group::move(const QuickCall& call) {
+  const std::uint64_t sequence = call.print.sequence;
+  const auto me = static_cast<std::size_t>(rank());
+  const auto ranks = static_cast<std::size_t>(size());
+  std::array<const std::byte*, kQuickRanks> sources;
+  std::array<std::byte*, kQuickRanks> targets;
+  const Operation operation = call.print.operation;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const CallCell& cell = control_.call(sequence, static_cast<int>(r));
+    if ((cell.flags & (CallCell::kStagedIn | CallCell::kStagedOut)) != 0) return false;
+    sources[r] = r == me ? call.in : carried_data(sequence, static_cast<int>(r));
+  }
+  switch (operation) {
+    case Operation::kAllReduce: {
+      if (call.count == 0) return true;
+      if (ranks == 1 || call.copied) {
+        targets[0] = call.out;
+        reduce(call.kind, std::span(sources.data(), ranks), std::span(targets.data(), 1), call.count);
+        return true;
+      }
+      const std::size_t slice = round_up((call.count + ranks - 1) / ranks, kAlignment / size_of(call.kind.in));
+      const std::size_t start = std::min(me * slice, call.count);
+      const std::size_t count = std::min(slice, call.count - start);
+      for (std::size_t r = 0; r < ranks; ++r) {
+        sources[r] += start * size_of(call.kind.in);
+        targets[r] = (r == me ? call.out : at(static_cast<int>(r), control_.call(sequence, static_cast<int>(r)).words[1])) + start * size_of(call.kind.out);
+      }
+      reduce(call.kind, std::span(sources.data(), ranks), std::span(targets.data(), ranks), count);
+      return true;
+    }
+    case Operation::kReduceScatter:
+      if (call.count == 0) return true;
+      for (std::size_t r = 0; r < ranks; ++r) sources[r] += me * call.block;
+      targets[0] = call.out;
+      reduce(call.kind, std::span(sources.data(), ranks), std::span(targets.data(), 1), call.count);
+      return true;
+    case Operation::kAllGather:
+      for (std::size_t i = 0; i < ranks && call.block > 0; ++i) {
+        const std::size_t r = (me + i) % ranks;
+        std::byte* const to = call.out + r * call.block;
+        if (to != sources[r]) std::memcpy(to, sources[r], call.block);
+      }
+      return true;
+    case Operation::kBroadcast: {
+      const auto root = static_cast<std::size_t>(call.print.root);
+      if (root != me && call.out_bytes > 0) std::memcpy(call.out, sources[root], call.out_bytes);
+      return true;
+    }
+    case Operation::kAllToAll: {
+      const std::size_t element = size_of(call.print.in);
+      std::size_t to = 0;
+      for (std::size_t r = 0; r < ranks; ++r) {
+        const CallCell& cell = control_.call(sequence, static_cast<int>(r));
+        const std::uint64_t* const words =
+            (cell.flags & CallCell::kTabled) != 0 ? reinterpret_cast<const std::uint64_t*>(at(static_cast<int>(r), cell.table)) : cell.words;
+        if (words[1 + me] != call.recv_counts[r]) return false;
+        const std::uint64_t before = std::accumulate(words + 1, words + 1 + me, std::uint64_t{0});
+        const std::size_t bytes = call.recv_counts[r] * element;
+        if (bytes > 0) std::memcpy(call.out + to, sources[r] + before * element, bytes);
+        to += bytes;
+      }
+      return true;
+    }
+    default: return true;
+  }
+}
+
+Attempt Group::attempt(QuickCall& call) {
+  if (size() > kQuickRanks || call.in_bytes + call.out_bytes > kQuickBytes) return Attempt::kUntouched;
+  const std::lock_guard lock(issue_mutex_);
+  if (failure_) throw *failure_;
+  const std::uint64_t sequence = next_sequence_;
+  const std::uint64_t begun = link_.flight ? link_.flight->now() : 0;
+  if (control_.header().failure.load(std::memory_order_relaxed) != 0 || !unposted_.empty() || !slot_free(sequence)) return Attempt::kUntouched;
+  CallCell& cell = control_.call(sequence, rank());
+  if (!place(call, cell)) return Attempt::kUntouched;
+  ++next_sequence_;
+  call.print.sequence = sequence;
+  const std::uint64_t digest = call.print.digest();
+  cell.published.store(0, std::memory_order_relaxed);
+  cell.reduced.store(0, std::memory_order_relaxed);
+  cell.consumed.store(0, std::memory_order_relaxed);
+  cell.fingerprint.take_numbers(call.print);
+  cell.fingerprint.set_label(call.label);
+  cell.digest = digest;
+  cell.finished = finished_;
+  cell.issued.store(sequence + 1, std::memory_order_release);
+  phase("announced");
+
+  const std::uint64_t number = sequence + 1;
+  int looks = spin_ ? kLooks : kYields;
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    const CallCell& theirs = control_.call(sequence, r);
+    if (!look(looks, spin_, [&] { return theirs.issued.load(std::memory_order_acquire) == number; }) || theirs.digest != digest) {
+      return Attempt::kAnnounced;
+    }
+    auto& known = known_finished_[static_cast<std::size_t>(r)];
+    known = std::max(known, theirs.finished);
+  }
+  if (!move(call)) return Attempt::kAnnounced;
+  cell.consumed.store(kEverything, std::memory_order_relaxed);
+  cell.reduced.store(kEverything, std::memory_order_relaxed);
+  cell.done.store(number);
+  if (!call.copied && call.in_bytes > 0 && size() > 1) {
+    ring_peers();
+    looks = spin_ ? kLooks + static_cast<int>((call.in_bytes + call.out_bytes) / kBytesPerLook) : kYields;
+    for (int r = 0; r < size(); ++r) {
+      const CallCell& theirs = control_.call(sequence, r);
+      if (r != rank() && !look(looks, spin_, [&] { return theirs.done.load(std::memory_order_acquire) == number; })) return Attempt::kMoved;
+    }
+  }
+  finish_sequence(sequence);
+  ring_peers();
+  if (link_.flight) {
+    if (!call.label.empty()) call.print.set_label(call.label);
+    link_.flight->completed(link_.flight->issued(flight_id_, call.print, call.copied ? "small" : "shared", begun));
+  }
+  return Attempt::kComplete;
+}
+
+}  // namespace wirewise::comm
