@@ -15,6 +15,7 @@
 #include "comm/numbers.h"
 #include "comm/ranks.h"
 #include "wirewise/base/error.h"
+#include "wirewise/comm/small_operation.h"
 
 namespace wirewise {
 namespace {
@@ -60,8 +61,15 @@ constexpr Layout kLayouts[] = {
 
 std::vector<std::size_t> counts_for(int ranks, DType dtype) {
   const auto n = static_cast<std::size_t>(ranks);
-  const std::size_t small = 16 * 1024 / size_of(dtype);  // where all_reduce changes its way
-  std::vector<std::size_t> counts{0, 1, n - 1, n, n + 1, 63 * n + 1, small, small + 1};
+  // Where a reduction changes its way: what the call cell carries, what a lane holds (of one rank's input, and of all ranks').
+  const std::size_t element = size_of(dtype);
+  const std::size_t small = std::min(comm::kSmallBytes, 8 * comm::kSmallBytes / n) / element;
+  std::vector<std::size_t> counts{0, 1, n - 1, n, n + 1, 63 * n + 1};
+  for (const std::size_t edge : {comm::kCellBytes / element, comm::kCellBytes / element / n, small, small / n}) {
+    for (const std::size_t count : {edge - std::min<std::size_t>(edge, 1), edge, edge + 1}) counts.push_back(count);
+  }
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   if (dtype == DType::kBFloat16) counts.push_back(1'250'001);  // several rounds
   return counts;
 }
@@ -290,7 +298,8 @@ TEST_P(Collectives, MovesEqualTheReferenceForEverySizeAndLayout) {
   const int ranks = GetParam();
   const auto n = static_cast<std::size_t>(ranks);
   constexpr DType kType = DType::kInt16;
-  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, n + 1, std::size_t{4097}, std::size_t{600'001}}) {
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, n + 1, std::size_t{16}, std::size_t{17}, std::size_t{4097}, std::size_t{7936},
+                                  std::size_t{7937}, std::size_t{600'001}}) {
     // Element i of rank r, wherever it ends up.
     const auto value = [](int r, std::size_t i) { return static_cast<std::int16_t>(static_cast<std::size_t>(r) * 7919 + i * 31 + i / 65536); };
     expect_no_errors(run_threads(ranks, [&](Communicator& comm) {

@@ -3,7 +3,7 @@
 //
 // A call takes slot (sequence mod kSlots). Its owner fills its cell and stores `issued` = sequence + 1 (release); peers that read that
 // (acquire) may read the rest of the cell. All that a small call needs lies in the cell's first cache line: the digest of its fingerprint
-// beside up to kInlineBytes of data, or the places where the data lies. The slot is free for the next lap once every rank's `finished` has
+// beside up to kCellBytes of data, or the places where the data lies. The slot is free for the next lap once every rank's `finished` has
 // passed its sequence; that number travels in the first line too, so ranks in step never read each other's counters.
 #pragma once
 
@@ -21,7 +21,7 @@ namespace wirewise::comm {
 
 inline constexpr std::uint64_t kSlots = 64;
 inline constexpr std::size_t kInlineWords = 4;
-inline constexpr std::size_t kInlineBytes = kInlineWords * sizeof(std::uint64_t);
+inline constexpr std::size_t kCellBytes = kInlineWords * sizeof(std::uint64_t);
 inline constexpr std::uint64_t kEverything = ~std::uint64_t{0};  // a counter that has passed all rounds
 
 enum class Operation : std::uint8_t {

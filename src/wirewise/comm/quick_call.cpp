@@ -43,6 +43,7 @@ bool Group::place(QuickCall& call, CallCell& cell) {
   const auto ranks = static_cast<std::size_t>(size());
   Arena& arena = context().arena;
   const bool to_all = call.print.operation == Operation::kAllToAll;
+  if (to_all && ranks + 1 > kInlineWords) return false;
   const bool small = reduces(call.print.operation) ? is_small_reduction(call.print.operation, call.in_bytes, size())
                                                    : call.in_bytes <= kSmallBytes - kQuickRanks * sizeof(std::uint64_t);
   cell.flags = 0;
@@ -52,7 +53,7 @@ bool Group::place(QuickCall& call, CallCell& cell) {
   } else if (small && ranks > 1) {
     call.copied = true;
     std::byte* to = reinterpret_cast<std::byte*>(cell.words);
-    if (call.in_bytes <= kInlineBytes && !to_all) {
+    if (call.in_bytes <= kCellBytes && !to_all) {
       cell.flags = CallCell::kCarried;
       cell.count = kInlineWords;
     } else {
@@ -103,12 +104,19 @@ bool Group::move(const QuickCall& call) {
   const std::uint64_t sequence = call.print.sequence;
   const auto me = static_cast<std::size_t>(rank());
   const auto ranks = static_cast<std::size_t>(size());
+  if (call.print.operation == Operation::kAllToAll && ranks + 1 > kInlineWords) return false;
   std::array<const std::byte*, kQuickRanks> sources;
   std::array<std::byte*, kQuickRanks> targets;
   const Operation operation = call.print.operation;
   for (std::size_t r = 0; r < ranks; ++r) {
     const CallCell& cell = control_.call(sequence, static_cast<int>(r));
     if ((cell.flags & (CallCell::kStagedIn | CallCell::kStagedOut)) != 0) return false;
+    // Words that name a peer's own memory, or nothing to read from, are an operation's business.
+    const auto elsewhere = [](std::uint64_t place) { return place != kEverything && (place == 0 || is_private_place(place)); };
+    if (r != me && cell.count > 0 && (cell.flags & CallCell::kCarried) == 0 &&
+        (elsewhere(cell.words[0]) || (operation == Operation::kAllReduce && !call.copied && elsewhere(cell.words[1])))) {
+      if ((cell.flags & CallCell::kTabled) == 0) return false;
+    }
     sources[r] = r == me ? call.in : carried_data(sequence, static_cast<int>(r));
   }
   switch (operation) {
@@ -199,7 +207,8 @@ Attempt Group::attempt(QuickCall& call) {
     auto& known = known_finished_[static_cast<std::size_t>(r)];
     known = std::max(known, theirs.finished);
   }
-  if (!move(call)) return Attempt::kAnnounced;
+  // A rank that failed may have announced its call nevertheless.
+  if (control_.header().failure.load() != 0 || !move(call)) return Attempt::kAnnounced;
   cell.consumed.store(kEverything, std::memory_order_relaxed);
   cell.reduced.store(kEverything, std::memory_order_relaxed);
   cell.done.store(number);

@@ -20,7 +20,7 @@ bool SmallReduction::post() {
   std::array<std::uint64_t, kInlineWords> words{};
   std::byte* to = reinterpret_cast<std::byte*>(words.data());
   std::size_t count = kInlineWords;
-  if (bytes_ > kInlineBytes) {
+  if (bytes_ > kCellBytes) {
     const std::uint64_t lane = group->take_lane(fingerprint.sequence);
     if (lane == 0) return false;
     words[0] = lane;
@@ -32,7 +32,7 @@ bool SmallReduction::post() {
     if (bytes > 0) std::memcpy(to, part.in, bytes);
     to += bytes;
   }
-  announce(std::span(words.data(), count), bytes_ <= kInlineBytes);
+  announce(std::span(words.data(), count), bytes_ <= kCellBytes);
   return true;
 }
 
