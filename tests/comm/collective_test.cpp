@@ -65,8 +65,11 @@ std::vector<std::size_t> counts_for(int ranks, DType dtype) {
   const std::size_t element = size_of(dtype);
   const std::size_t small = std::min(comm::kSmallBytes, 8 * comm::kSmallBytes / n) / element;
   std::vector<std::size_t> counts{0, 1, n - 1, n, n + 1, 63 * n + 1};
+  const bool at_edges = dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kInt8;
   for (const std::size_t edge : {comm::kCellBytes / element, comm::kCellBytes / element / n, small, small / n}) {
-    for (const std::size_t count : {edge - std::min<std::size_t>(edge, 1), edge, edge + 1}) counts.push_back(count);
+    for (const std::size_t count : {edge - std::min<std::size_t>(edge, 1), edge, edge + 1}) {
+      if (at_edges || count == edge + 1) counts.push_back(count);
+    }
   }
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
