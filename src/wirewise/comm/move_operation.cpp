@@ -132,7 +132,7 @@ std::size_t MoveOperation::pull(int peer, Source& source, std::size_t most) {
     const ConstSpan from = source.from.head();
     const Span to = source.to.head();
     const std::size_t bytes = std::min({from.bytes, to.bytes, most - pulled});
-    group->peer_memory().read(peer, private_place(from.data), to.data, bytes);
+    group->peer_memory().read(peer, private_place(from.data), to.data, bytes, [this] { return group->describe(fingerprint); });
     source.from.skip(bytes);
     source.to.skip(bytes);
     pulled += bytes;

@@ -36,16 +36,6 @@ bool wanted() noexcept {
   return choice == nullptr || std::string_view(choice) != "0";
 }
 
-[[noreturn]] void fail(const RankIdentity& identity, const char* what) {
-  const std::string who = "rank " + std::to_string(identity.number) + " (" + identity.host + ", pid " + std::to_string(identity.pid) + ")";
-  if (errno == ESRCH) {
-    throw Error(ErrorKind::kPeerLost, who + " died during a copy from its memory.",
-                "Look at that rank's own output and the kernel log; start again from the last checkpoint.");
-  }
-  throw Error(ErrorKind::kFailed, std::string("can't ") + what + " the memory of " + who + ": " + std::strerror(errno) + ".",
-              "Keep buffers until the operation is over, or set WIREWISE_CMA=0 to copy through shared memory.");
-}
-
 }  // namespace
 
 PeerMemory::PeerMemory(const Link& link, const Control& control) : control_(control), rank_(link.rank), identities_(link.identities) {
@@ -91,16 +81,21 @@ bool PeerMemory::open() {
   return true;
 }
 
-void PeerMemory::read(int r, std::uint64_t place, void* to, std::size_t bytes) const {
-  const RankIdentity& identity = identities_[static_cast<std::size_t>(r)];
-  if (move(::process_vm_readv, static_cast<pid_t>(identity.pid), place & ~kPrivatePlace, to, bytes) != bytes) fail(identity, "read");
+bool PeerMemory::copy(bool out, int r, std::uint64_t place, void* here, std::size_t bytes) const noexcept {
+  const auto process = static_cast<pid_t>(identities_[static_cast<std::size_t>(r)].pid);
+  return move(out ? ::process_vm_writev : ::process_vm_readv, process, place & ~kPrivatePlace, here, bytes) == bytes;
 }
 
-void PeerMemory::write(int r, std::uint64_t place, const void* from, std::size_t bytes) const {
+void PeerMemory::fail(int r, const char* what, const std::string& call) const {
+  const int error = errno;
   const RankIdentity& identity = identities_[static_cast<std::size_t>(r)];
-  if (move(::process_vm_writev, static_cast<pid_t>(identity.pid), place & ~kPrivatePlace, const_cast<void*>(from), bytes) != bytes) {
-    fail(identity, "write");
+  const std::string who = "rank " + std::to_string(identity.number) + " (" + identity.host + ", pid " + std::to_string(identity.pid) + ")";
+  if (error == ESRCH) {
+    throw Error(ErrorKind::kPeerLost, who + " died during " + call + ".",
+                "Look at that rank's own output and the kernel log; start again from the last checkpoint.");
   }
+  throw Error(ErrorKind::kFailed, std::string("can't ") + what + " the memory of " + who + " during " + call + ": " + std::strerror(error) + ".",
+              "Set WIREWISE_CMA=0 to copy through shared memory.");
 }
 
 }  // namespace wirewise::comm

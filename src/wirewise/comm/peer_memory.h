@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "wirewise/comm/control.h"
@@ -25,9 +26,15 @@ class PeerMemory {
 
   /// True once all ranks are known to reach each other. Never blocks.
   [[nodiscard]] bool open();
-  /// From and to `place` (private_place) of rank `r`. Throws PeerLost or Failed.
-  void read(int r, std::uint64_t place, void* to, std::size_t bytes) const;
-  void write(int r, std::uint64_t place, const void* from, std::size_t bytes) const;
+  /// From and to `place` (private_place) of rank `r`. Throws PeerLost or Failed; `call()` tells in which call.
+  template <typename Call>
+  void read(int r, std::uint64_t place, void* to, std::size_t bytes, Call&& call) const {
+    if (!copy(false, r, place, to, bytes)) fail(r, "read", call());
+  }
+  template <typename Call>
+  void write(int r, std::uint64_t place, const void* from, std::size_t bytes, Call&& call) const {
+    if (!copy(true, r, place, const_cast<void*>(from), bytes)) fail(r, "write", call());
+  }
 
  private:
   enum State : std::uint32_t { kUnknown, kReaches, kFails };
@@ -36,6 +43,8 @@ class PeerMemory {
     std::uint64_t sink = 0;  // peers write here
   };
   [[nodiscard]] bool try_peers();
+  [[nodiscard]] bool copy(bool out, int r, std::uint64_t place, void* here, std::size_t bytes) const noexcept;
+  [[noreturn]] void fail(int r, const char* what, const std::string& call) const;
 
   Control control_;
   int rank_;

@@ -139,6 +139,7 @@ bool ReduceOperation::reduce_foreign(const Piece& piece, std::size_t count, std:
   for (std::size_t r = 0; r < ranks; ++r) any = any || (static_cast<int>(r) != rank() && foreign(r));
   if (!any) return false;
   PeerMemory& memory = group->peer_memory();
+  const auto call = [this] { return group->describe(fingerprint); };
   const ReduceKind& kind = parts_[piece.part].plan.kind;
   const std::size_t in_size = size_of(kind.in);
   const std::size_t out_size = size_of(kind.out);
@@ -155,7 +156,7 @@ bool ReduceOperation::reduce_foreign(const Piece& piece, std::size_t count, std:
         sources_[r] = sources[r] + at * in_size;
       } else {
         std::byte* const here = scratch_.data() + r * kForeignBlock;
-        memory.read(static_cast<int>(r), in->foreign + (start + at) * in_size, here, length * in_size);
+        memory.read(static_cast<int>(r), in->foreign + (start + at) * in_size, here, length * in_size, call);
         sources_[r] = here;
       }
     }
@@ -175,12 +176,12 @@ bool ReduceOperation::reduce_foreign(const Piece& piece, std::size_t count, std:
     };
     bool shared_block = false;
     each_foreign([&](int r, std::uint64_t there, std::byte* here) {
-      if (kind.accumulate) memory.read(r, there, here, length * out_size);
+      if (kind.accumulate) memory.read(r, there, here, length * out_size, call);
       if (kind.accumulate || !shared_block) targets_.push_back(here);
       shared_block = true;
     });
     reduce(kind, sources_, targets_, length, false);
-    each_foreign([&](int r, std::uint64_t there, std::byte* here) { memory.write(r, there, here, length * out_size); });
+    each_foreign([&](int r, std::uint64_t there, std::byte* here) { memory.write(r, there, here, length * out_size, call); });
   }
   return true;
 }
