@@ -47,6 +47,9 @@ std::vector<std::pair<std::string, std::string>> ucx_settings(const NetworkInter
   std::vector<std::string> devices = interface.rdma;
   if (!interface.rdma_only) devices.push_back(interface.name);
   unless_set("NET_DEVICES", join(devices, ","));
+  // Over TCP a rendezvous only adds messages that queue behind the data of others; what is larger than the chunks that collectives send
+  // still takes it, so that a receiver that is late need not hold a whole message.
+  if (devices.size() == 1 && interface.rdma.empty()) unless_set("RNDV_THRESH", "2m");
   return settings;
 }
 
