@@ -16,6 +16,7 @@ namespace wirewise::comm {
 namespace {
 
 constexpr std::array kOperations = {Operation::kAllReduce, Operation::kReduceScatter, Operation::kAllGather, Operation::kBroadcast};
+constexpr Bytes kMostWhole = Bytes{1} << 18;
 constexpr std::array kReductions = {Algorithm::kWhole, Algorithm::kDirect, Algorithm::kWholeDoubling, Algorithm::kDoubling};
 constexpr std::array kScatters = {Algorithm::kDirect, Algorithm::kDoubling};
 constexpr std::array kGathers = {Algorithm::kDirect, Algorithm::kRing};
@@ -168,6 +169,9 @@ Algorithm AlgorithmTable::fastest(Operation operation, Bytes bytes) const {
   Seconds least = 0;
   for (const Algorithm algorithm : algorithms_of(operation)) {
     if (!why_unfit(algorithm, layout_).empty()) continue;
+    // Whole vectors save a round trip, and send each byte once for each rank of the host: never worth it beyond this, whatever was measured.
+    const bool whole = algorithm == Algorithm::kWhole || algorithm == Algorithm::kWholeDoubling;
+    if (whole && bytes > kMostWhole) continue;
     const Seconds time = predicted_time(model_, layout_, algorithm, {operation, bytes});
     if (best && time > least * (1 - kWorthIt)) continue;
     best = algorithm;
