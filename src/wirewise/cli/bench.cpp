@@ -183,10 +183,11 @@ int run_rank(const Arguments& arguments, const Request& request, const RankEnvir
   }
 
   std::vector<Result> results;
+  const std::vector<Bytes> nothing{0};
   for (const Op op : request.ops) {
     if (speaks && !arguments.json) print("#\n# " + std::string(bench::name_of(op)) + "\n" + bench::table_header());
     for (const DType dtype : request.dtypes) {
-      for (const Bytes size : op == Op::kBarrier ? std::vector<Bytes>{0} : request.sizes) {
+      for (const Bytes size : op == Op::kBarrier ? nothing : request.sizes) {
         std::optional<Result> forms[2];
         for (const bool in_place : {false, true}) {
           if (!bench::has_form(op, in_place)) continue;
