@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <new>
 #include <numeric>
 #include <optional>
@@ -11,49 +10,13 @@
 
 #include "wirewise/base/error.h"
 #include "wirewise/base/units.h"
+#include "wirewise/comm/calls.h"
 #include "wirewise/comm/message_operation.h"
 #include "wirewise/comm/move_operation.h"
 #include "wirewise/comm/reduce_operation.h"
 #include "wirewise/comm/small_operation.h"
 
 namespace wirewise::comm {
-namespace {
-
-const std::byte* bytes_of(ConstBuffer buffer) noexcept { return static_cast<const std::byte*>(buffer.data); }
-std::byte* bytes_of(Buffer buffer) noexcept { return static_cast<std::byte*>(buffer.data); }
-
-std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) noexcept {
-  // splitmix64's finaliser over a running sum.
-  hash += value + 0x9e3779b97f4a7c15u;
-  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
-  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebu;
-  return hash ^ (hash >> 31);
-}
-
-void check_pointer(const void* data, std::size_t count, const char* what, const char* operation) {
-  if (data != nullptr || count == 0) return;
-  throw bad_input(std::string(operation) + ": " + what + " is null, but " + std::to_string(count) + " elements are asked for.",
-                  "Pass a buffer.");
-}
-
-void check_same(DType a, DType b, const char* operation) {
-  if (a == b) return;
-  throw bad_input(std::string(operation) + ": the input is " + std::string(wirewise::name_of(a)) + ", the output " +
-                      std::string(wirewise::name_of(b)) + ".",
-                  "Use one type for both.");
-}
-
-/// Buffers are the same, or apart: `allowed` is where `out` may lie within `in` (or `in` within `out`).
-void check_overlap(const std::byte* in, std::size_t in_bytes, const std::byte* out, std::size_t out_bytes, bool allowed,
-                   const char* operation) {
-  if (in_bytes == 0 || out_bytes == 0 || allowed) return;
-  const std::less<> before;
-  if (!before(out, in + in_bytes) || !before(in, out + out_bytes)) return;
-  throw bad_input(std::string(operation) + ": input and output overlap.", "Use the in-place form of the operation, or buffers that are apart.");
-}
-
-}  // namespace
-
 LocalCommunicator::LocalCommunicator(Link link, CommunicatorOptions options)
     : group_(std::make_shared<Group>(std::move(link), std::move(options))) {}
 
@@ -61,12 +24,6 @@ LocalCommunicator::~LocalCommunicator() {
   group_->close();
   for (void* const pointer : allocated_) group_->context().arena.free(pointer);
   for (const auto& [pointer, shared] : group_shared_) give_back(pointer, shared);
-}
-
-void LocalCommunicator::check_rank(int r, const char* what, const char* operation) const {
-  if (r >= 0 && r < size()) return;
-  throw bad_input(std::string(operation) + ": " + what + " " + std::to_string(r) + " is none of the " + std::to_string(size()) + " ranks.",
-                  "Ranks count from 0.");
 }
 
 template <typename Make>
@@ -159,44 +116,14 @@ Work LocalCommunicator::reduce_scatter(std::span<const ReducePart> parts, Reduct
 }
 
 Work LocalCommunicator::reduce(ConstBuffer in, Buffer out, std::size_t count, int root, Reduction op, CallOptions options) {
-  check_rank(root, "root", "reduce");
+  check_rank(root, size(), "root", "reduce");
   const ReducePart part{in, out, count};
   return issue_reduction(Operation::kReduce, std::span(&part, 1), root, op, std::move(options));
 }
 
-namespace {
-
-void refuse_accumulate(const CallOptions& options, const char* operation) {
-  if (options.accumulate) throw bad_input(std::string(operation) + ": accumulate is for reductions.", "Leave it out.");
-}
-
-Fingerprint move_print(Operation operation, DType dtype, std::uint64_t count, int root) {
-  Fingerprint print;
-  print.operation = operation;
-  print.in = print.out = dtype;
-  print.count = count;
-  print.root = root;
-  print.parts = 1;
-  return print;
-}
-
-}  // namespace
-
 Work LocalCommunicator::all_gather(std::span<const AllGatherPart> parts, CallOptions options) {
-  refuse_accumulate(options, "all_gather");
   const auto ranks = static_cast<std::size_t>(size());
-  Fingerprint print = move_print(Operation::kAllGather, parts.empty() ? DType::kUInt8 : parts.front().shard.dtype, 0, -1);
-  print.parts = static_cast<std::uint32_t>(parts.size());
-  for (const AllGatherPart& part : parts) {
-    check_same(part.shard.dtype, part.full.dtype, "all_gather");
-    check_pointer(part.shard.data, part.count, "the shard", "all_gather");
-    check_pointer(part.full.data, part.count, "the output", "all_gather");
-    const std::size_t bytes = part.count * size_of(part.shard.dtype);
-    const std::byte* const own = bytes_of(part.full) + static_cast<std::size_t>(rank()) * bytes;
-    check_overlap(bytes_of(part.shard), bytes, bytes_of(part.full), ranks * bytes, own == bytes_of(part.shard), "all_gather");
-    print.count += part.count;
-    print.hash = mixed(mixed(print.hash, part.count), static_cast<std::uint64_t>(part.shard.dtype));
-  }
+  const Fingerprint print = check_all_gather(caller(), parts, options);
   const auto make = [&](CallOptions&& how, bool copied) -> std::shared_ptr<Collective> {
     MovePlan plan;
     plan.outgoing.resize(1);
@@ -225,12 +152,9 @@ Work LocalCommunicator::all_gather(std::span<const AllGatherPart> parts, CallOpt
 }
 
 Work LocalCommunicator::broadcast(Buffer buffer, std::size_t count, int root, CallOptions options) {
-  refuse_accumulate(options, "broadcast");
-  check_rank(root, "root", "broadcast");
-  check_pointer(buffer.data, count, "the buffer", "broadcast");
+  const Fingerprint print = check_broadcast(caller(), buffer, count, root, options);
   const std::size_t bytes = count * size_of(buffer.dtype);
   const bool is_root = root == rank();
-  const Fingerprint print = move_print(Operation::kBroadcast, buffer.dtype, count, root);
   QuickCall call;
   call.print = print;
   call.in = is_root ? bytes_of(buffer) : nullptr;
@@ -251,9 +175,7 @@ Work LocalCommunicator::broadcast(Buffer buffer, std::size_t count, int root, Ca
 }
 
 Work LocalCommunicator::gather(ConstBuffer in, Buffer out, std::size_t count, int root, CallOptions options) {
-  refuse_accumulate(options, "gather");
-  check_rank(root, "root", "gather");
-  check_pointer(in.data, count, "the input", "gather");
+  const Fingerprint print = check_gather(caller(), in, out, count, root, options);
   const auto ranks = static_cast<std::size_t>(size());
   const std::size_t bytes = count * size_of(in.dtype);
   MovePlan plan;
@@ -261,23 +183,16 @@ Work LocalCommunicator::gather(ConstBuffer in, Buffer out, std::size_t count, in
   plan.outgoing = {plan.exposed};
   plan.incoming.resize(ranks);
   if (root == rank()) {
-    check_same(in.dtype, out.dtype, "gather");
-    check_pointer(out.data, count, "the output", "gather");
-    const std::byte* const own = bytes_of(out) + static_cast<std::size_t>(rank()) * bytes;
-    check_overlap(bytes_of(in), bytes, bytes_of(out), ranks * bytes, own == bytes_of(in), "gather");
     for (std::size_t r = 0; r < ranks; ++r) plan.incoming[r] = {{bytes_of(out) + r * bytes, bytes}};
   }
   plan.view = [bytes](int, std::span<const std::byte* const> buffers, std::span<const std::uint64_t>) {
     return std::vector<ConstSpan>{{buffers[0], bytes}};
   };
-  const Fingerprint print = move_print(Operation::kGather, in.dtype, count, root);
   return group_->issue(std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan)));
 }
 
 Work LocalCommunicator::scatter(ConstBuffer in, Buffer out, std::size_t count, int root, CallOptions options) {
-  refuse_accumulate(options, "scatter");
-  check_rank(root, "root", "scatter");
-  check_pointer(out.data, count, "the output", "scatter");
+  const Fingerprint print = check_scatter(caller(), in, out, count, root, options);
   const auto ranks = static_cast<std::size_t>(size());
   const std::size_t bytes = count * size_of(out.dtype);
   const bool is_root = root == rank();
@@ -288,10 +203,6 @@ Work LocalCommunicator::scatter(ConstBuffer in, Buffer out, std::size_t count, i
   plan.incoming.resize(ranks);
   plan.incoming[static_cast<std::size_t>(root)] = {{bytes_of(out), bytes}};
   if (is_root) {
-    check_same(in.dtype, out.dtype, "scatter");
-    check_pointer(in.data, count, "the input", "scatter");
-    const std::byte* const own = bytes_of(in) + static_cast<std::size_t>(rank()) * bytes;
-    check_overlap(bytes_of(in), ranks * bytes, bytes_of(out), bytes, own == bytes_of(out), "scatter");
     for (std::size_t r = 0; r < ranks; ++r) plan.outgoing[r] = {{bytes_of(in) + r * bytes, bytes}};
   }
   plan.view = [at = static_cast<std::size_t>(rank()) * bytes, root, bytes](int source, std::span<const std::byte* const> buffers,
@@ -299,34 +210,17 @@ Work LocalCommunicator::scatter(ConstBuffer in, Buffer out, std::size_t count, i
     if (source != root || buffers[0] == nullptr) return std::vector<ConstSpan>{};
     return std::vector<ConstSpan>{{buffers[0] + at, bytes}};
   };
-  const Fingerprint print = move_print(Operation::kScatter, out.dtype, count, root);
   return group_->issue(std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan)));
 }
 
 Work LocalCommunicator::all_to_all(ConstBuffer in, std::span<const std::size_t> send_counts, Buffer out,
                                    std::span<const std::size_t> recv_counts, CallOptions options) {
-  refuse_accumulate(options, "all_to_all");
-  check_same(in.dtype, out.dtype, "all_to_all");
-  const auto ranks = static_cast<std::size_t>(size());
-  if (send_counts.size() != ranks || recv_counts.size() != ranks) {
-    throw bad_input("all_to_all: " + std::to_string(send_counts.size()) + " counts to send and " + std::to_string(recv_counts.size()) +
-                        " to receive for " + std::to_string(ranks) + " ranks.",
-                    "Give one count for each rank.");
-  }
+  const Fingerprint print = check_all_to_all(caller(), in, send_counts, out, recv_counts, options);
   const std::size_t element = size_of(in.dtype);
   const std::size_t sent = std::accumulate(send_counts.begin(), send_counts.end(), std::size_t{0});
   const std::size_t received = std::accumulate(recv_counts.begin(), recv_counts.end(), std::size_t{0});
-  check_pointer(in.data, sent, "the input", "all_to_all");
-  check_pointer(out.data, received, "the output", "all_to_all");
-  check_overlap(bytes_of(in), sent * element, bytes_of(out), received * element, false, "all_to_all");
+  const auto ranks = send_counts.size();
   const auto me = static_cast<std::size_t>(rank());
-  if (send_counts[me] != recv_counts[me]) {
-    throw bad_input("all_to_all: this rank sends itself " + std::to_string(send_counts[me]) + " elements and expects " +
-                        std::to_string(recv_counts[me]) + ".",
-                    "Make both counts equal.");
-  }
-  // Counts differ from rank to rank by nature: they are compared pair by pair.
-  const Fingerprint print = move_print(Operation::kAllToAll, in.dtype, 0, -1);
   QuickCall call;
   call.print = print;
   call.in = bytes_of(in);
@@ -368,8 +262,7 @@ Work LocalCommunicator::all_to_all(ConstBuffer in, std::span<const std::size_t> 
 }
 
 Work LocalCommunicator::barrier(CallOptions options) {
-  refuse_accumulate(options, "barrier");
-  const Fingerprint print = move_print(Operation::kBarrier, DType::kUInt8, 0, -1);
+  const Fingerprint print = check_barrier(options);
   QuickCall call;
   call.print = print;
   return run(call, std::move(options), [&](CallOptions&& how, bool copied) -> std::shared_ptr<Collective> {
@@ -382,20 +275,12 @@ Work LocalCommunicator::barrier(CallOptions options) {
 }
 
 Work LocalCommunicator::send(ConstBuffer in, std::size_t count, int peer, int tag, CallOptions options) {
-  refuse_accumulate(options, "send");
-  check_rank(peer, "peer", "send");
-  check_pointer(in.data, count, "the buffer", "send");
-  Fingerprint print = move_print(Operation::kSend, in.dtype, count, peer);
-  print.hash = static_cast<std::uint64_t>(static_cast<std::int64_t>(tag));
+  const Fingerprint print = check_message(caller(), Operation::kSend, in, count, peer, tag, options);
   return group_->issue(std::make_shared<SendOperation>(group_, print, std::move(options), in.data));
 }
 
 Work LocalCommunicator::recv(Buffer out, std::size_t count, int peer, int tag, CallOptions options) {
-  refuse_accumulate(options, "recv");
-  if (peer != kAnySource) check_rank(peer, "peer", "recv");
-  check_pointer(out.data, count, "the buffer", "recv");
-  Fingerprint print = move_print(Operation::kRecv, out.dtype, count, peer);
-  print.hash = static_cast<std::uint64_t>(static_cast<std::int64_t>(tag));
+  const Fingerprint print = check_message(caller(), Operation::kRecv, out, count, peer, tag, options);
   return group_->issue(std::make_shared<RecvOperation>(group_, print, std::move(options), out.data));
 }
 
@@ -484,7 +369,7 @@ void LocalCommunicator::free_shared(void* pointer) noexcept {
 }
 
 void* LocalCommunicator::allocate_group_shared(std::size_t bytes, int owner) {
-  check_rank(owner, "owner", "allocate_group_shared");
+  check_rank(owner, size(), "owner", "allocate_group_shared");
   using Mark = std::atomic<std::uint32_t>;
   static_assert(Mark::is_always_lock_free);
   const std::size_t marks_at = round_up(bytes, alignof(Mark));

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 
+#include "wirewise/comm/calls.h"
 #include "wirewise/comm/communicator.h"
 #include "wirewise/comm/group.h"
 
@@ -53,7 +54,7 @@ class LocalCommunicator final : public Communicator {
   /// Runs the call at once if that goes, else issues what `make` makes (given whether peers read a copy of this rank's input).
   template <typename Make>
   Work run(QuickCall& call, CallOptions&& options, Make&& make);
-  void check_rank(int r, const char* what, const char* operation) const;
+  [[nodiscard]] Caller caller() const noexcept { return {rank(), size()}; }
 
   std::shared_ptr<Group> group_;
   std::mutex mutex_;
