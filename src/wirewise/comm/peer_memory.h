@@ -21,7 +21,7 @@ inline constexpr std::uint64_t kPrivatePlace = std::uint64_t{1} << 63;
 
 class PeerMemory {
  public:
-  /// Ranks that are threads of one process stage instead: sanitizers then see what is read.
+  /// `link` outlives this. Ranks that are threads of one process stage instead: sanitizers then see what is read.
   PeerMemory(const Link& link, const Control& control);
 
   /// True once all ranks are known to reach each other. Never blocks.
@@ -48,7 +48,7 @@ class PeerMemory {
 
   Control control_;
   int rank_;
-  std::vector<RankIdentity> identities_;
+  const std::vector<RankIdentity>& identities_;  // the link's: their names change where it serves hosts (Group::serve)
   Probe probe_;
   std::atomic<bool> open_{false};
 };
