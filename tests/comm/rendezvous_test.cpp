@@ -113,13 +113,16 @@ TEST(Rendezvous, NamesTheRanksThatDoNotCome) {
   EXPECT_TRUE(contains(text, kind(ErrorKind::kTimeout)) && contains(text, "ranks 0, 2, 3 of 4")) << text;
 }
 
-TEST(Rendezvous, RefusesRanksOfOtherHosts) {
+TEST(Rendezvous, NamesAnInterfaceThatIsNotThereWhereRanksAreOnSeveralHosts) {
   const TemporaryFolder folder;
   const auto results = run_ranks(2, [&](int rank) {
     ::setenv("WIREWISE_HOST_ID", std::to_string(rank).c_str(), 1);
+    ::setenv("WIREWISE_NET", "nosuch0", 1);
     return kind_and_text([&] { static_cast<void>(make_communicator(std::make_shared<FileStore>(folder.path() / "s"), rank, 2)); });
   });
-  for (const RankResult& result : results) EXPECT_TRUE(contains(result.output, "ranks of one host")) << result.output;
+  for (const RankResult& result : results) {
+    EXPECT_TRUE(contains(result.output, kind(ErrorKind::kBadInput)) && contains(result.output, "nosuch0")) << result.output;
+  }
 }
 
 /// A store that is reached as the user who started the test, whoever the rank pretends to be.
