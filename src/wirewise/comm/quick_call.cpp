@@ -207,8 +207,10 @@ Attempt Group::attempt(QuickCall& call) {
     auto& known = known_finished_[static_cast<std::size_t>(r)];
     known = std::max(known, theirs.finished);
   }
-  // A rank that failed may have announced its call nevertheless.
-  if (control_.header().failure.load() != 0 || !move(call)) return Attempt::kAnnounced;
+  // A rank that aborts may announce calls nevertheless. Other failures are of other calls: this one has all it needs.
+  const ControlHeader& header = control_.header();
+  const bool aborted = header.failure.load() == 2 && header.failure_kind == static_cast<std::uint32_t>(ErrorKind::kAborted);
+  if (aborted || !move(call)) return Attempt::kAnnounced;
   cell.consumed.store(kEverything, std::memory_order_relaxed);
   cell.reduced.store(kEverything, std::memory_order_relaxed);
   cell.done.store(number);
