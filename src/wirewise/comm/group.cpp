@@ -90,6 +90,7 @@ std::uint64_t Group::take_lane(std::uint64_t sequence) {
 }
 
 void Group::post_ready() {
+  if (control_.header().failure.load() != 0) return;  // whatever waits fails with the next look
   while (!unposted_.empty() && slot_free(unposted_.front()->fingerprint.sequence) && unposted_.front()->post()) {
     unposted_.pop_front();
   }

@@ -207,10 +207,8 @@ Attempt Group::attempt(QuickCall& call) {
     auto& known = known_finished_[static_cast<std::size_t>(r)];
     known = std::max(known, theirs.finished);
   }
-  // A rank that aborts may announce calls nevertheless. Other failures are of other calls: this one has all it needs.
-  const ControlHeader& header = control_.header();
-  const bool aborted = header.failure.load() == 2 && header.failure_kind == static_cast<std::uint32_t>(ErrorKind::kAborted);
-  if (aborted || !move(call)) return Attempt::kAnnounced;
+  // No rank announces a call once it knows of a failure: with all here, this one can end well.
+  if (!move(call)) return Attempt::kAnnounced;
   cell.consumed.store(kEverything, std::memory_order_relaxed);
   cell.reduced.store(kEverything, std::memory_order_relaxed);
   cell.done.store(number);
