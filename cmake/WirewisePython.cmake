@@ -16,7 +16,7 @@ endif()
 
 # base/ with the log's libraries compiled in, not linked: they are not where pip installs.
 file(GLOB python_base_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/wirewise/base/*.cpp)
-list(FILTER python_base_sources EXCLUDE REGEX "/(sha256|philox)\\.cpp$")
+list(FILTER python_base_sources EXCLUDE REGEX "/philox\\.cpp$")
 add_library(wirewise_python_base OBJECT ${python_base_sources})
 target_link_libraries(wirewise_python_base PRIVATE wirewise_options Threads::Threads spdlog::spdlog_header_only fmt::fmt-header-only
   nlohmann_json::nlohmann_json)
