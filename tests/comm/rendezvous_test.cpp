@@ -181,7 +181,7 @@ TEST(Rendezvous, AStrangersConnectionDoesNotDisturbIt) {
     }
     std::istringstream card(store->get("world/card/1/0", 20s));
     std::string word;
-    for (int i = 0; i < 5; ++i) card >> word;  // size, pid, user, boot, socket
+    for (int i = 0; i < 6; ++i) card >> word;  // size, pid, user, host, machine, socket
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::copy(word.begin(), word.end(), address.sun_path + 1);
@@ -204,7 +204,7 @@ TEST(Rendezvous, ARankThatDiesWhileOthersMeetIsNoHang) {
     const auto store = std::make_shared<FileStore>(folder.path() / "s");
     if (rank == 1) {
       // Shows a card as a rank does, and is gone before it joins.
-      store->set("world/card/1/1", "3 " + std::to_string(::getpid()) + " " + std::to_string(::geteuid()) + " given:h wirewise-none 00000000000000000000000000000000 here");
+      store->set("world/card/1/1", "3 " + std::to_string(::getpid()) + " " + std::to_string(::geteuid()) + " given:h machine wirewise-none 00000000000000000000000000000000 here cpus,0");
       return std::string();
     }
     ::setenv("WIREWISE_HOST_ID", "h", 1);

@@ -71,10 +71,19 @@ CgroupLimits cgroup_limits(const fs::path& root) {
   return limits;
 }
 
-int usable_cores() {
+std::vector<int> allowed_cpus() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  int cores = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<std::size_t>(cpu), &allowed)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+int usable_cores() {
+  int cores = std::max(1, static_cast<int>(allowed_cpus().size()));
   if (const auto quota = cgroup_limits().cpus) cores = std::min(cores, std::max(1, static_cast<int>(std::floor(*quota))));
   return cores;
 }

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "wirewise/base/units.h"
 
@@ -18,7 +19,10 @@ struct CgroupLimits {
 /// in tests.
 [[nodiscard]] CgroupLimits cgroup_limits(const std::filesystem::path& root = "/");
 
-/// CPUs that this process may run on: its affinity mask, limited by its control group's quota. At least 1.
+/// The numbers of the CPUs that this process may run on, by its affinity mask.
+[[nodiscard]] std::vector<int> allowed_cpus();
+
+/// How many CPUs this process may run on: its affinity mask, limited by its control group's quota. At least 1.
 [[nodiscard]] int usable_cores();
 
 }  // namespace wirewise

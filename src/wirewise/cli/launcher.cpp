@@ -60,17 +60,6 @@ class PrivateFolder {
   std::string path_;
 };
 
-std::vector<int> allowed_cpus() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(static_cast<std::size_t>(cpu), &allowed)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
 /// The cores of a local rank when each gets an equal share; those left over go to nobody.
 std::vector<int> share_of(const std::vector<int>& cpus, int local_rank, int local_ranks) {
   const auto share = static_cast<std::ptrdiff_t>(cpus.size()) / local_ranks;

@@ -11,6 +11,7 @@
 #include <map>
 #include <sstream>
 
+#include "wirewise/base/cgroup.h"
 #include "wirewise/base/error.h"
 #include "wirewise/base/text.h"
 
@@ -29,20 +30,35 @@ std::string start_time(const std::string& process = "self") {
   return field;
 }
 
+std::string written(const std::vector<int>& cpus) {
+  std::string text = "cpus";
+  for (const int cpu : cpus) text += ',' + std::to_string(cpu);
+  return text;
+}
+
+std::vector<int> read_cpus(const std::string& text) {
+  std::vector<int> cpus;
+  std::istringstream in(text.substr(std::min(text.find(','), text.size())));
+  for (int cpu = 0; in.get() == ',' && in >> cpu;) cpus.push_back(cpu);
+  return cpus;
+}
+
 std::string written(const Card& card) {
   std::ostringstream text;
-  text << card.size << ' ' << card.pid << ' ' << card.user << ' ' << card.host_id << ' ' << card.socket << ' ' << card.cookie << ' ' << card.host << ' '
-       << card.device;
+  text << card.size << ' ' << card.pid << ' ' << card.user << ' ' << card.host_id << ' ' << card.machine << ' ' << card.socket << ' ' << card.cookie << ' ' << card.host << ' '
+       << written(card.cpus) << ' ' << card.device;
   return text.str();
 }
 
 Card read_card(const std::string& text, int rank) {
   Card card;
   std::istringstream in(text);
-  if (!(in >> card.size >> card.pid >> card.user >> card.host_id >> card.socket >> card.cookie >> card.host)) {
+  std::string cpus;
+  if (!(in >> card.size >> card.pid >> card.user >> card.host_id >> card.machine >> card.socket >> card.cookie >> card.host >> cpus)) {
     throw Error(ErrorKind::kStore, "rendezvous: what rank " + std::to_string(rank) + " left in the store can't be read.",
                 "Start all ranks from one build of wirewise, on a store of their own.");
   }
+  card.cpus = read_cpus(cpus);
   if (in.get() == ' ') std::getline(in, card.device);
   return card;
 }
@@ -124,6 +140,12 @@ std::string host_name() {
   return name;
 }
 
+std::string machine_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  return file >> id ? id : host_name();
+}
+
 // The network namespace counts, since ranks meet on abstract sockets, which end with it.
 std::string host_id() {
   if (const char* const given = std::getenv("WIREWISE_HOST_ID"); given != nullptr && *given != 0) {
@@ -131,9 +153,7 @@ std::string host_id() {
     std::replace_if(id.begin(), id.end(), [](unsigned char c) { return c <= ' '; }, '_');  // cards are words
     return id;
   }
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  if (!(file >> id)) id = host_name();
+  const std::string id = machine_id();
   std::array<char, 64> space{};
   const ssize_t length = ::readlink("/proc/self/ns/net", space.data(), space.size() - 1);
   return length > 0 ? id + "/" + std::string(space.data(), static_cast<std::size_t>(length)) : id;
@@ -149,9 +169,11 @@ Card make_card(int size) {
   card.pid = ::getpid();
   card.user = static_cast<long>(::geteuid());
   card.host_id = host_id();
+  card.machine = machine_id();
   card.socket = "wirewise-" + hex(random_id());
   card.cookie = hex(random_id());
   card.host = host_name();
+  card.cpus = allowed_cpus();
   return card;
 }
 

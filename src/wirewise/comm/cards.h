@@ -17,10 +17,12 @@ struct Card {
   long pid = 0;
   long user = 0;
   std::string host_id;  // equal where ranks can share memory
+  std::string machine;  // equal where ranks share cores
   std::string socket;   // name of the abstract socket
   std::string cookie;   // what proves that a connection comes from a rank of this store
   std::string host;
-  std::string device;  // that no other rank of the host may have; empty: none
+  std::vector<int> cpus;  // that it may run on
+  std::string device;     // that no other rank of the host may have; empty: none
 };
 
 /// The cards of all ranks, and which of the communicators of this name in this process they are for.
@@ -51,6 +53,8 @@ struct Cards {
 
 [[nodiscard]] std::string hex(ArenaId id);
 [[nodiscard]] std::string host_name();
+/// Equal in processes of one running kernel.
+[[nodiscard]] std::string machine_id();
 /// Equal in processes that can share memory: of one running kernel and network namespace, or as WIREWISE_HOST_ID says.
 [[nodiscard]] std::string host_id();
 

@@ -39,20 +39,21 @@ void Collective::announce(std::span<const std::uint64_t> words, bool carried) {
   cell.reduced.store(0, std::memory_order_relaxed);
   cell.consumed.store(initially_consumed_, std::memory_order_relaxed);
   cell.fingerprint = fingerprint;
-  cell.digest = fingerprint.digest();
-  cell.finished = group->control().rank(rank()).finished.load(std::memory_order_relaxed);
-  cell.flags = (staged_in_ ? CallCell::kStagedIn : 0u) | (staged_out_ ? CallCell::kStagedOut : 0u) | (carried ? CallCell::kCarried : 0u);
   cell.stage = stage_;
   cell.result = 0;
-  cell.count = static_cast<std::uint32_t>(words.size());
   cell.table = 0;
+  CallHead head;
+  head.digest = fingerprint.digest();
+  head.finished = group->control().rank(rank()).finished.load(std::memory_order_relaxed);
+  head.flags = (staged_in_ ? CallHead::kStagedIn : 0u) | (staged_out_ ? CallHead::kStagedOut : 0u) | (carried ? CallHead::kCarried : 0u);
+  head.count = static_cast<std::uint32_t>(words.size());
   if (words.size() > kInlineWords) {
-    cell.flags |= CallCell::kTabled;
+    head.flags |= CallHead::kTabled;
     cell.table = static_cast<std::uint64_t>(static_cast<std::byte*>(table_) - group->context().arena.base());
   } else {
-    std::copy(words.begin(), words.end(), cell.words);
+    std::copy(words.begin(), words.end(), head.words);
   }
-  cell.issued.store(fingerprint.sequence + 1);
+  cell.issue(head, fingerprint.sequence);
   posted_.store(true, std::memory_order_release);
   group->ring_peers();
 }

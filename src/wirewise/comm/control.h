@@ -82,16 +82,20 @@ struct alignas(64) RankCell {
   alignas(64) std::atomic<std::uint64_t> finished{0};  // all calls below are over for this rank: it reads nobody's cell of them
 };
 
-struct alignas(64) CallCell {
+/// What peers read of a call first. Written at once, with `issued` last: a peer that looks for it takes the line away at any moment between.
+struct CallHead {
   enum Flags : std::uint32_t { kStagedIn = 1, kStagedOut = 2, kCarried = 4, kTabled = 8 };
 
-  std::atomic<std::uint64_t> issued{0};  // sequence + 1
-  std::uint64_t digest = 0;              // of the fingerprint
-  std::uint64_t finished = 0;            // the owner's counter when it issued
-  std::uint32_t flags = 0;               // StagedIn: the inputs come through the staging area; StagedOut: results reach this rank through
-                                         // its peers' staging areas; Carried: `words` are the data itself; Tabled: words lie at `table`
-  std::uint32_t count = 0;               // of words
+  std::uint64_t digest = 0;    // of the fingerprint
+  std::uint64_t finished = 0;  // the owner's counter when it issued
+  std::uint32_t flags = 0;     // StagedIn: the inputs come through the staging area; StagedOut: results reach this rank through its peers'
+                               // staging areas; Carried: `words` are the data itself; Tabled: words lie at `table`
+  std::uint32_t count = 0;     // of words
   std::uint64_t words[kInlineWords] = {};  // offsets of the parts' buffers (0: not shared), then counts
+};
+
+struct alignas(64) CallCell : CallHead {
+  std::atomic<std::uint64_t> issued{0};  // sequence + 1
 
   alignas(64) std::atomic<std::uint64_t> published{0};  // rounds of this rank's inputs that lie in its staging area
   std::atomic<std::uint64_t> reduced{0};                // rounds of its slice that this rank has reduced
@@ -102,6 +106,10 @@ struct alignas(64) CallCell {
   std::uint64_t table = 0;   // offset of the words where they are more than fit
   alignas(64) Fingerprint fingerprint;
 
+  void issue(const CallHead& head, std::uint64_t sequence) noexcept {
+    static_cast<CallHead&>(*this) = head;
+    issued.store(sequence + 1, std::memory_order_release);
+  }
   [[nodiscard]] bool staged_in() const noexcept { return (flags & kStagedIn) != 0; }
   [[nodiscard]] bool staged_out() const noexcept { return (flags & kStagedOut) != 0; }
 };

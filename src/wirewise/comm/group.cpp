@@ -5,7 +5,6 @@
 #include <cstring>
 #include <thread>
 
-#include "wirewise/base/cgroup.h"
 #include "wirewise/comm/futex.h"
 #include "wirewise/comm/phase.h"
 #include "wirewise/comm/small_operation.h"
@@ -41,7 +40,7 @@ void ring_own(RankCell& cell) noexcept {
 Group::Group(Link link, CommunicatorOptions options)
     : link_(std::move(link)), control_(at(link_.control_owner, link_.control), link_.size), options_(std::move(options)), peer_memory_(link_, control_),
       mailboxes_(link_.size) {
-  spin_ = link_.size <= usable_cores();
+  spin_ = link_.own_core;
   known_finished_.resize(static_cast<std::size_t>(link_.size));
   context().collect();
   begin_record();

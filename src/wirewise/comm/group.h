@@ -125,7 +125,7 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   [[nodiscard]] bool slot_free(std::uint64_t sequence) noexcept;                 // under issue_mutex_, like the next five
   [[nodiscard]] bool all_finished(std::uint64_t sequence) noexcept;
   void finish_sequence(std::uint64_t sequence) noexcept;
-  [[nodiscard]] bool place(QuickCall& call, CallCell& cell);
+  [[nodiscard]] bool place(QuickCall& call, CallCell& cell, CallHead& head);
   [[nodiscard]] bool move(const QuickCall& call);
   void finish(Passed& passed) noexcept;
   /// A waiter may have found the operations in this thread's hands and gone to sleep: now it may have them.

@@ -37,6 +37,7 @@ struct Link {
   std::vector<int> liveness_ranks;  // by rank: its number in `liveness`
   int control_owner = 0;            // the rank whose arena holds the control memory
   std::uint64_t control = 0;        // its offset there
+  bool own_core = false;            // every rank of the host can have a core of its own: they may spin
   bool inner = false;               // serves a communicator across hosts: calls are described by their labels alone
   std::shared_ptr<FlightRecorder> flight;  // null: calls are not recorded
   std::vector<int> job_ranks;              // by rank: its number in the job, -1 where unknown; empty: unknown for all

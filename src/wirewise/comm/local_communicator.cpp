@@ -326,6 +326,7 @@ std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key, Comm
   link.liveness = parent.liveness;
   link.mappings = parent.mappings;
   link.flight = parent.flight;
+  link.own_core = parent.own_core;
   for (std::size_t i = 0; i < members.size(); ++i) {
     const auto r = static_cast<std::size_t>(members[i]);
     if (members[i] == rank()) link.rank = static_cast<int>(i);

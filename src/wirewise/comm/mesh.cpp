@@ -15,8 +15,10 @@
 #include <optional>
 #include <sstream>
 
+#include "wirewise/base/cgroup.h"
 #include "wirewise/base/error.h"
 #include "wirewise/comm/control.h"
+#include "wirewise/comm/cores.h"
 
 namespace wirewise::comm {
 namespace {
@@ -270,6 +272,12 @@ class Meeting {
   }
 
   void map_arenas() {
+    // Hosts may be parts of one machine.
+    std::vector<std::vector<int>> cpus;
+    for (const Card& other : cards_.all) {
+      if (other.machine == cards_.own().machine) cpus.push_back(other.cpus);
+    }
+    link_.own_core = cores_suffice(cpus, cgroup_limits().cpus);
     for (int r = 0; r < size_; ++r) {
       const auto i = static_cast<std::size_t>(r);
       link_.identities.push_back({card(r).host, card(r).pid, members_[i]});

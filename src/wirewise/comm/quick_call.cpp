@@ -38,57 +38,41 @@ bool look(int& looks, bool spin, There&& there) {
 
 }  // namespace
 
-/// Fills the words of this rank's cell. False where the call can't go this way.
-bool Group::place(QuickCall& call, CallCell& cell) {
+/// Fills what peers read of this call first. False where the call can't go this way.
+bool Group::place(QuickCall& call, CallCell& cell, CallHead& head) {
   const auto ranks = static_cast<std::size_t>(size());
   Arena& arena = context().arena;
   const bool to_all = call.print.operation == Operation::kAllToAll;
   if (to_all && ranks + 1 > kInlineWords) return false;
-  const bool small = reduces(call.print.operation) ? is_small_reduction(call.print.operation, call.in_bytes, size())
-                                                   : call.in_bytes <= kSmallBytes - kQuickRanks * sizeof(std::uint64_t);
-  cell.flags = 0;
-  cell.count = 1;
+  const bool small = reduces(call.print.operation) ? is_small_reduction(call.print.operation, call.in_bytes, size()) : call.in_bytes <= kSmallBytes;
+  head.count = 1;
   if (call.in_bytes == 0) {
-    cell.words[0] = kEverything;
+    head.words[0] = kEverything;
   } else if (small && ranks > 1) {
     call.copied = true;
-    std::byte* to = reinterpret_cast<std::byte*>(cell.words);
     if (call.in_bytes <= kCellBytes && !to_all) {
-      cell.flags = CallCell::kCarried;
-      cell.count = kInlineWords;
+      head.flags = CallHead::kCarried;
+      head.count = kInlineWords;
+      std::memcpy(head.words, call.in, call.in_bytes);
     } else {
       const std::uint64_t lane = take_lane(next_sequence_);
       if (lane == 0) return false;
-      const std::size_t head = to_all && ranks + 1 > kInlineWords ? round_up((ranks + 1) * sizeof(std::uint64_t), kAlignment) : 0;
-      cell.words[0] = lane + head;
+      head.words[0] = lane;
       cell.table = lane;
-      to = at(rank(), lane) + head;
+      std::memcpy(at(rank(), lane), call.in, call.in_bytes);
     }
-    std::memcpy(to, call.in, call.in_bytes);
   } else {
-    cell.words[0] = arena.offset_of(call.in, call.in_bytes);
-    if (cell.words[0] == 0) return false;
-    if (call.print.operation == Operation::kAllReduce || call.print.operation == Operation::kReduceScatter) {
-      cell.words[1] = kEverything;
-      if (call.print.operation == Operation::kAllReduce) cell.words[1] = arena.offset_of(call.out, call.out_bytes);
-      if (cell.words[1] == 0) return false;
-      cell.count = 2;
-    }
-    if (to_all && ranks + 1 > kInlineWords) {
-      cell.table = take_lane(next_sequence_);
-      if (cell.table == 0) return false;
+    head.words[0] = arena.offset_of(call.in, call.in_bytes);
+    if (head.words[0] == 0) return false;
+    if (reduces(call.print.operation)) {
+      head.words[1] = call.print.operation == Operation::kAllReduce ? arena.offset_of(call.out, call.out_bytes) : kEverything;
+      if (head.words[1] == 0) return false;
+      head.count = 2;
     }
   }
   if (!to_all) return true;
-  cell.count = static_cast<std::uint32_t>(ranks + 1);
-  std::uint64_t* words = cell.words;
-  if (cell.count > kInlineWords) {
-    if (call.in_bytes == 0) return false;
-    cell.flags |= CallCell::kTabled;
-    words = reinterpret_cast<std::uint64_t*>(at(rank(), cell.table));
-    words[0] = cell.words[0];
-  }
-  std::copy(call.send_counts.begin(), call.send_counts.end(), words + 1);
+  head.count = static_cast<std::uint32_t>(ranks + 1);
+  std::copy(call.send_counts.begin(), call.send_counts.end(), head.words + 1);
   return true;
 }
 
@@ -182,7 +166,8 @@ Attempt Group::attempt(QuickCall& call) {
   const std::uint64_t begun = link_.flight ? link_.flight->now() : 0;
   if (control_.header().failure.load(std::memory_order_relaxed) != 0 || !unposted_.empty() || !slot_free(sequence)) return Attempt::kUntouched;
   CallCell& cell = control_.call(sequence, rank());
-  if (!place(call, cell)) return Attempt::kUntouched;
+  CallHead head;
+  if (!place(call, cell, head)) return Attempt::kUntouched;
   ++next_sequence_;
   call.print.sequence = sequence;
   const std::uint64_t digest = call.print.digest();
@@ -191,9 +176,9 @@ Attempt Group::attempt(QuickCall& call) {
   cell.consumed.store(0, std::memory_order_relaxed);
   cell.fingerprint.take_numbers(call.print);
   cell.fingerprint.set_label(call.label);
-  cell.digest = digest;
-  cell.finished = finished_;
-  cell.issued.store(sequence + 1, std::memory_order_release);
+  head.digest = digest;
+  head.finished = finished_;
+  cell.issue(head, sequence);
   phase("announced");
 
   const std::uint64_t number = sequence + 1;

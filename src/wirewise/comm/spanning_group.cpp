@@ -6,7 +6,6 @@
 #include <csignal>
 #include <new>
 
-#include "wirewise/base/cgroup.h"
 #include "wirewise/comm/phase.h"
 #include "wirewise/comm/spanning_operation.h"
 
@@ -33,7 +32,7 @@ SpanningGroup::SpanningGroup(HostMap hosts, int rank, std::vector<RankIdentity> 
       options_(std::move(options)),
       rails_(hosts_.rails(rank)) {
   const Group& group = *local_->group();
-  spin_ = group.size() <= usable_cores();
+  spin_ = group.link().own_core;
   const auto places = static_cast<std::size_t>(group.size());
   std::uint64_t offset = 0;
   if (group.rank() == 0) {

@@ -7,14 +7,16 @@
 #include <string>
 #include <thread>
 
+#include "wirewise/base/cgroup.h"
 #include "wirewise/base/error.h"
 #include "wirewise/comm/local_communicator.h"
 #include "wirewise/comm/spanning_communicator.h"
 #include "wirewise/comm/thread_wires.h"
 
 namespace wirewise {
+namespace {
 
-std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int size, CommunicatorOptions options) {
+std::vector<std::unique_ptr<Communicator>> make_group(int size, const CommunicatorOptions& options, bool own_core) {
   if (size < 1) throw bad_input("communicator: " + std::to_string(size) + " ranks.", "Ask for at least one.");
   const auto context = comm::ProcessContext::get(size);
   void* const memory = context->arena.allocate(comm::Control::bytes(size));
@@ -29,6 +31,7 @@ std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int size, C
     link.rank = r;
     link.size = size;
     link.context = context;
+    link.own_core = own_core;
     link.bases.assign(ranks, context->arena.base());
     for (int i = 0; i < size; ++i) {
       link.identities.push_back({host, static_cast<long>(::getpid()), i});
@@ -43,6 +46,12 @@ std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int size, C
     communicators.push_back(std::make_unique<comm::LocalCommunicator>(std::move(link), options));
   }
   return communicators;
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int size, CommunicatorOptions options) {
+  return make_group(size, options, size <= usable_cores());
 }
 
 std::vector<std::unique_ptr<Communicator>> make_thread_communicators(const std::vector<int>& host_of_rank, CommunicatorOptions options) {
@@ -62,7 +71,7 @@ std::vector<std::unique_ptr<Communicator>> make_thread_communicators(const std::
     cards.push_back(ends.back()->card());
   }
   for (int h = 0; h < hosts.count(); ++h) {
-    auto members = make_thread_communicators(hosts.members_count(h), options);
+    auto members = make_group(hosts.members_count(h), options, hosts.ranks() <= usable_cores());
     for (int p = 0; p < hosts.members_count(h); ++p) {
       auto& local = locals[static_cast<std::size_t>(hosts.members(h)[static_cast<std::size_t>(p)])];
       local.reset(static_cast<comm::LocalCommunicator*>(members[static_cast<std::size_t>(p)].release()));
