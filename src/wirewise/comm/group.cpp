@@ -142,6 +142,7 @@ void Group::adopt() {
     if (operation->may_stage()) stage_queue_.push_back(operation.get());
     active_.push_back(operation);
   }
+  active_count_.store(active_.size(), std::memory_order_relaxed);
   fresh_.clear();
   post_ready();
 }
@@ -150,6 +151,34 @@ void Group::settle(const std::shared_ptr<Work::State>& operation, Passed& passed
   if (operation->settled || !operation->reached(Level::kComplete)) return;
   operation->settled = true;
   passed.finished.push_back(operation);
+}
+
+void Group::retire(std::size_t index) {
+  const std::shared_ptr<Work::State> operation = active_[index];
+  phase("retired");
+  operation->release();
+  active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(index));
+  active_count_.store(active_.size(), std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(issue_mutex_);
+    if (operation->background) --background_;
+    if (operation->collective()) finish_sequence(operation->fingerprint.sequence);
+    post_ready();
+  }
+  ring_peers();  // they may wait for a slot
+}
+
+void Group::retire_complete() {
+  if (active_count_.load(std::memory_order_relaxed) == 0) return;
+  const std::unique_lock lock(drive_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  for (std::size_t i = 0; i < active_.size();) {
+    if (active_[i]->settled && active_[i]->retired()) {
+      retire(i);
+    } else {
+      ++i;
+    }
+  }
 }
 
 void Group::drive(Passed& passed, const Work::State* until, Level level, bool yield_to_waiters) {
@@ -172,17 +201,8 @@ void Group::drive(Passed& passed, const Work::State* until, Level level, bool yi
         if (control_.header().failure.load() == 2) return look_for_failure(passed);
       }
       if (operation->retired()) {
-        phase("retired");
-        operation->release();
-        active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+        retire(i);
         passed.moved = true;
-        {
-          const std::lock_guard lock(issue_mutex_);
-          if (operation->background) --background_;
-          if (operation->collective()) finish_sequence(operation->fingerprint.sequence);
-          post_ready();
-        }
-        ring_peers();  // they may wait for a slot
       } else {
         ++i;
       }

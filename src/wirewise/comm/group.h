@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -114,6 +115,8 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   };
   /// One round of driving. True when anything moved.
   bool look_once();
+  /// Lets go of operations that are over but for their peers' last words, so that calls after them find slots and lanes free.
+  void retire_complete();
   // All of these run under drive_mutex_.
   void drive(Passed& passed, const Work::State* until, Level level, bool yield_to_waiters);
   void look_for_failure(Passed& passed);
@@ -121,6 +124,7 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   void fail_all(Passed& passed, const Error& error);
   void settle(const std::shared_ptr<Work::State>& operation, Passed& passed);
   void adopt();
+  void retire(std::size_t index);
   void post_ready();  // under issue_mutex_
   [[nodiscard]] bool slot_free(std::uint64_t sequence) noexcept;                 // under issue_mutex_, like the next five
   [[nodiscard]] bool all_finished(std::uint64_t sequence) noexcept;
@@ -161,6 +165,7 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
 
   std::mutex drive_mutex_;
   std::vector<std::shared_ptr<Work::State>> active_;
+  std::atomic<std::size_t> active_count_{0};
   std::deque<const Work::State*> stage_queue_;
   std::chrono::steady_clock::time_point next_health_check_{};
   std::vector<void*> kept_;

@@ -160,6 +160,7 @@ bool Group::move(const QuickCall& call) {
 
 Attempt Group::attempt(QuickCall& call) {
   if (size() > kQuickRanks || call.in_bytes + call.out_bytes > kQuickBytes) return Attempt::kUntouched;
+  retire_complete();
   const std::lock_guard lock(issue_mutex_);
   if (failure_) throw *failure_;
   const std::uint64_t sequence = next_sequence_;
