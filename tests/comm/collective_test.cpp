@@ -15,6 +15,7 @@
 #include "comm/numbers.h"
 #include "comm/ranks.h"
 #include "wirewise/base/error.h"
+#include "wirewise/comm/quick_call.h"
 #include "wirewise/comm/small_operation.h"
 
 namespace wirewise {
@@ -66,7 +67,8 @@ std::vector<std::size_t> counts_for(int ranks, DType dtype) {
   const std::size_t small = std::min(comm::kSmallBytes, 8 * comm::kSmallBytes / n) / element;
   std::vector<std::size_t> counts{0, 1, n - 1, n, n + 1, 63 * n + 1};
   const bool at_edges = dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kInt8;
-  for (const std::size_t edge : {comm::kCellBytes / element, comm::kCellBytes / element / n, small, small / n}) {
+  for (const std::size_t edge : {comm::kCellBytes / element, comm::kCellBytes / element / n, comm::kCopiedReduction / element,
+                                 comm::kCopiedReduction / element / n, small, small / n}) {
     for (const std::size_t count : {edge - std::min<std::size_t>(edge, 1), edge, edge + 1}) {
       if (at_edges || count == edge + 1) counts.push_back(count);
     }
@@ -297,11 +299,52 @@ TEST_P(Collectives, RanksMayDifferInWhereTheirBuffersLie) {
   }));
 }
 
+TEST_P(Collectives, RanksOfSmallReductionsMayDifferInWhereTheirBuffersLie) {
+  // Those with shared buffers offer them as they are, others offer copies: each mixture, in step and with a rank that comes late.
+  const int ranks = GetParam();
+  const auto n = static_cast<std::size_t>(ranks);
+  constexpr std::size_t kMost = comm::kSmallBytes / 4;
+  std::vector<double> sums(kPeriod);
+  for (std::size_t i = 0; i < kPeriod; ++i) sums[i] = expected(DType::kFloat32, Reduction::kSum, 5, ranks, i);
+  expect_no_errors(run_threads(ranks, [&](Communicator& comm) {
+    const auto mine = static_cast<std::size_t>(comm.rank());
+    CallOptions options;
+    options.progress = CallOptions::Progress::kOnWait;
+    std::vector<std::unique_ptr<Memory>> buffers;
+    for (const bool shared : {false, true}) {
+      for (int i = 0; i < 2; ++i) buffers.push_back(std::make_unique<Memory>(comm, kMost * 4, shared, 0));
+    }
+    for (const std::size_t count : {std::size_t{300}, std::size_t{1000}, kMost}) {
+      for (unsigned mixture = 0; mixture < 16; ++mixture) {
+        const bool shared_in = (mixture >> (mine % 2) & 1) != 0;
+        const bool shared_out = (mixture >> (2 + mine % 2) & 1) != 0;
+        const std::size_t late = mixture % n;
+        const std::byte* const in = buffers[shared_in ? 2 : 0]->get();
+        std::byte* const out = buffers[shared_out ? 3 : 1]->get();
+        fill_input(DType::kFloat32, 5, comm.rank(), buffers[shared_in ? 2 : 0]->get(), count);
+        if (mine == late) std::this_thread::sleep_for(std::chrono::microseconds(200));  // the others go the long way, whatever the outcome
+        comm.all_reduce({in, DType::kFloat32}, {out, DType::kFloat32}, count, Reduction::kSum, options).wait();
+        check(comm, DType::kFloat32, out, sums, 0, count, "all_reduce");
+        // In place, several in flight.
+        std::byte* const both = buffers[shared_in ? 3 : 1]->get();
+        fill_input(DType::kFloat32, 5, comm.rank(), both, count);
+        Work first = comm.all_reduce({both, DType::kFloat32}, {both, DType::kFloat32}, count, Reduction::kSum, options);
+        const std::size_t block = count / n;
+        Work second = comm.reduce_scatter({in, DType::kFloat32}, {buffers[shared_in ? 1 : 3]->get(), DType::kFloat32}, block, Reduction::kSum, options);
+        second.wait();
+        check(comm, DType::kFloat32, buffers[shared_in ? 1 : 3]->get(), sums, mine * block, block, "reduce_scatter");
+        first.wait();
+        check(comm, DType::kFloat32, both, sums, 0, count, "all_reduce in place");
+      }
+    }
+  }));
+}
+
 TEST_P(Collectives, MovesEqualTheReferenceForEverySizeAndLayout) {
   const int ranks = GetParam();
   const auto n = static_cast<std::size_t>(ranks);
   constexpr DType kType = DType::kInt16;
-  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, n + 1, std::size_t{16}, std::size_t{17}, std::size_t{4097}, std::size_t{7936},
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, n + 1, std::size_t{16}, std::size_t{17}, comm::kCopiedMove / 2, comm::kCopiedMove / 2 + 1, std::size_t{4097}, std::size_t{7936},
                                   std::size_t{7937}, std::size_t{600'001}}) {
     // Element i of rank r, wherever it ends up.
     const auto value = [](int r, std::size_t i) { return static_cast<std::int16_t>(static_cast<std::size_t>(r) * 7919 + i * 31 + i / 65536); };

@@ -84,12 +84,13 @@ struct alignas(64) RankCell {
 
 /// What peers read of a call first. Written at once, with `issued` last: a peer that looks for it takes the line away at any moment between.
 struct CallHead {
-  enum Flags : std::uint32_t { kStagedIn = 1, kStagedOut = 2, kCarried = 4, kTabled = 8 };
+  enum Flags : std::uint32_t { kStagedIn = 1, kStagedOut = 2, kCarried = 4, kTabled = 8, kDirect = 16 };
 
   std::uint64_t digest = 0;    // of the fingerprint
   std::uint64_t finished = 0;  // the owner's counter when it issued
   std::uint32_t flags = 0;     // StagedIn: the inputs come through the staging area; StagedOut: results reach this rank through its peers'
-                               // staging areas; Carried: `words` are the data itself; Tabled: words lie at `table`
+                               // staging areas; Carried: `words` are the data itself; Tabled: words lie at `table`; Direct: a small
+                               // reduction without a copy yet (small_operation.h)
   std::uint32_t count = 0;     // of words
   std::uint64_t words[kInlineWords] = {};  // offsets of the parts' buffers (0: not shared), then counts
 };

@@ -94,6 +94,10 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   [[nodiscard]] std::uint64_t take_lane(std::uint64_t sequence);
   /// Where rank `r`'s copy for a small call lies.
   [[nodiscard]] const std::byte* carried_data(std::uint64_t sequence, int r) const noexcept;
+  /// Whether all ranks have called, of a small reduction, without a copy: then each reduces a slice, as of large ones.
+  [[nodiscard]] bool all_direct(std::uint64_t sequence) const noexcept;
+  /// Reduces this rank's slice where all inputs (and an all_reduce's outputs) lie in shared memory, as the heads of the call say.
+  void reduce_slice(const QuickCall& call) const;
   /// Keeps arena memory until all ranks have left.
   void keep_until_closed(void* block) { kept_.push_back(block); }
 
@@ -129,7 +133,8 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   [[nodiscard]] bool slot_free(std::uint64_t sequence) noexcept;                 // under issue_mutex_, like the next five
   [[nodiscard]] bool all_finished(std::uint64_t sequence) noexcept;
   void finish_sequence(std::uint64_t sequence) noexcept;
-  [[nodiscard]] bool place(QuickCall& call, CallCell& cell, CallHead& head);
+  [[nodiscard]] bool name_buffers(const QuickCall& call, CallHead& head) const;
+  [[nodiscard]] bool place(QuickCall& call, CallHead& head);
   [[nodiscard]] bool move(const QuickCall& call);
   void finish(Passed& passed) noexcept;
   /// A waiter may have found the operations in this thread's hands and gone to sleep: now it may have them.

@@ -38,49 +38,77 @@ bool look(int& looks, bool spin, There&& there) {
 
 }  // namespace
 
+/// Names this rank's buffers to its peers. False where they don't all lie in shared memory.
+bool Group::name_buffers(const QuickCall& call, CallHead& head) const {
+  const Arena& arena = context().arena;
+  head.words[0] = arena.offset_of(call.in, call.in_bytes);
+  if (!reduces(call.print.operation)) return head.words[0] != 0;
+  head.count = 2;
+  head.words[1] = call.print.operation == Operation::kAllReduce ? arena.offset_of(call.out, call.out_bytes) : kEverything;
+  return head.words[0] != 0 && head.words[1] != 0;
+}
+
 /// Fills what peers read of this call first. False where the call can't go this way.
-bool Group::place(QuickCall& call, CallCell& cell, CallHead& head) {
-  const auto ranks = static_cast<std::size_t>(size());
-  Arena& arena = context().arena;
+bool Group::place(QuickCall& call, CallHead& head) {
   const bool to_all = call.print.operation == Operation::kAllToAll;
-  if (to_all && ranks + 1 > kInlineWords) return false;
-  const bool small = reduces(call.print.operation) ? is_small_reduction(call.print.operation, call.in_bytes, size()) : call.in_bytes <= kSmallBytes;
+  if (to_all && static_cast<std::size_t>(size()) + 1 > kInlineWords) return false;
+  const bool reduction = reduces(call.print.operation);
+  const bool small = reduction ? is_small_reduction(call.print.operation, call.in_bytes, size()) : call.in_bytes <= kSmallBytes;
   head.count = 1;
   if (call.in_bytes == 0) {
     head.words[0] = kEverything;
-  } else if (small && ranks > 1) {
+  } else if (call.in_bytes > (reduction ? kCopiedReduction : kCopiedMove) && name_buffers(call, head)) {
+    if (small && reduction) head.flags = CallHead::kDirect;
+  } else if (small && size() > 1) {
     call.copied = true;
     if (call.in_bytes <= kCellBytes && !to_all) {
       head.flags = CallHead::kCarried;
       head.count = kInlineWords;
       std::memcpy(head.words, call.in, call.in_bytes);
     } else {
-      const std::uint64_t lane = take_lane(next_sequence_);
-      if (lane == 0) return false;
-      head.words[0] = lane;
-      cell.table = lane;
-      std::memcpy(at(rank(), lane), call.in, call.in_bytes);
+      head.count = 1;
+      head.words[0] = take_lane(next_sequence_);
+      if (head.words[0] == 0) return false;
+      std::memcpy(at(rank(), head.words[0]), call.in, call.in_bytes);
     }
-  } else {
-    head.words[0] = arena.offset_of(call.in, call.in_bytes);
-    if (head.words[0] == 0) return false;
-    if (reduces(call.print.operation)) {
-      head.words[1] = call.print.operation == Operation::kAllReduce ? arena.offset_of(call.out, call.out_bytes) : kEverything;
-      if (head.words[1] == 0) return false;
-      head.count = 2;
-    }
+  } else if (!name_buffers(call, head)) {
+    return false;
   }
   if (!to_all) return true;
-  head.count = static_cast<std::uint32_t>(ranks + 1);
+  head.count = static_cast<std::uint32_t>(size() + 1);
   std::copy(call.send_counts.begin(), call.send_counts.end(), head.words + 1);
   return true;
 }
 
 const std::byte* Group::carried_data(std::uint64_t sequence, int r) const noexcept {
   const CallCell& cell = control_.call(sequence, r);
-  if ((cell.flags & CallCell::kCarried) != 0) return reinterpret_cast<const std::byte*>(cell.words);
-  const std::uint64_t place = (cell.flags & CallCell::kTabled) != 0 ? *reinterpret_cast<const std::uint64_t*>(at(r, cell.table)) : cell.words[0];
-  return place == 0 || place == kEverything ? nullptr : at(r, place);
+  if ((cell.flags & CallHead::kCarried) != 0) return reinterpret_cast<const std::byte*>(cell.words);
+  return cell.words[0] == 0 || cell.words[0] == kEverything ? nullptr : at(r, cell.words[0]);
+}
+
+bool Group::all_direct(std::uint64_t sequence) const noexcept {
+  for (int r = 0; r < size(); ++r) {
+    if ((control_.call(sequence, r).flags & CallHead::kDirect) == 0) return false;
+  }
+  return true;
+}
+
+void Group::reduce_slice(const QuickCall& call) const {
+  std::array<const std::byte*, kQuickRanks> sources;
+  std::array<std::byte*, kQuickRanks> targets;
+  const auto me = static_cast<std::size_t>(rank());
+  const auto ranks = static_cast<std::size_t>(size());
+  const bool scatters = call.print.operation == Operation::kReduceScatter;
+  const std::size_t slice = scatters ? call.count : round_up((call.count + ranks - 1) / ranks, kAlignment / size_of(call.kind.in));
+  const std::size_t start = scatters ? me * slice : std::min(me * slice, call.count);
+  const std::size_t count = scatters ? call.count : std::min(slice, call.count - start);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const CallCell& cell = control_.call(call.print.sequence, static_cast<int>(r));
+    sources[r] = (r == me ? call.in : at(static_cast<int>(r), cell.words[0])) + start * size_of(call.kind.in);
+    if (!scatters) targets[r] = (r == me ? call.out : at(static_cast<int>(r), cell.words[1])) + start * size_of(call.kind.out);
+  }
+  if (scatters) targets[0] = call.out;
+  if (count > 0) reduce(call.kind, std::span(sources.data(), ranks), std::span(targets.data(), scatters ? 1 : ranks), count);
 }
 
 /// Moves this rank's data. False where that takes an operation.
@@ -88,45 +116,36 @@ bool Group::move(const QuickCall& call) {
   const std::uint64_t sequence = call.print.sequence;
   const auto me = static_cast<std::size_t>(rank());
   const auto ranks = static_cast<std::size_t>(size());
-  if (call.print.operation == Operation::kAllToAll && ranks + 1 > kInlineWords) return false;
-  std::array<const std::byte*, kQuickRanks> sources;
-  std::array<std::byte*, kQuickRanks> targets;
   const Operation operation = call.print.operation;
+  std::array<const std::byte*, kQuickRanks> sources;
+  int direct = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
     const CallCell& cell = control_.call(sequence, static_cast<int>(r));
-    if ((cell.flags & (CallCell::kStagedIn | CallCell::kStagedOut)) != 0) return false;
+    if ((cell.flags & (CallHead::kStagedIn | CallHead::kStagedOut)) != 0) return false;
+    if ((cell.flags & CallHead::kDirect) != 0) ++direct;
     // Words that name a peer's own memory, or nothing to read from, are an operation's business.
     const auto elsewhere = [](std::uint64_t place) { return place != kEverything && (place == 0 || is_private_place(place)); };
-    if (r != me && cell.count > 0 && (cell.flags & CallCell::kCarried) == 0 &&
-        (elsewhere(cell.words[0]) || (operation == Operation::kAllReduce && !call.copied && elsewhere(cell.words[1])))) {
-      if ((cell.flags & CallCell::kTabled) == 0) return false;
+    if (r != me && cell.count > 0 && (cell.flags & CallHead::kCarried) == 0 &&
+        (elsewhere(cell.words[0]) || (operation == Operation::kAllReduce && cell.count > 1 && elsewhere(cell.words[1])))) {
+      return false;
     }
     sources[r] = r == me ? call.in : carried_data(sequence, static_cast<int>(r));
   }
+  if (direct > 0 && direct < size()) return false;
   switch (operation) {
-    case Operation::kAllReduce: {
+    case Operation::kAllReduce:
+    case Operation::kReduceScatter: {
       if (call.count == 0) return true;
-      if (ranks == 1 || call.copied) {
-        targets[0] = call.out;
-        reduce(call.kind, std::span(sources.data(), ranks), std::span(targets.data(), 1), call.count);
+      if (ranks > 1 && !call.copied) {
+        reduce_slice(call);
         return true;
       }
-      const std::size_t slice = round_up((call.count + ranks - 1) / ranks, kAlignment / size_of(call.kind.in));
-      const std::size_t start = std::min(me * slice, call.count);
-      const std::size_t count = std::min(slice, call.count - start);
-      for (std::size_t r = 0; r < ranks; ++r) {
-        sources[r] += start * size_of(call.kind.in);
-        targets[r] = (r == me ? call.out : at(static_cast<int>(r), control_.call(sequence, static_cast<int>(r)).words[1])) + start * size_of(call.kind.out);
+      if (operation == Operation::kReduceScatter) {
+        for (std::size_t r = 0; r < ranks; ++r) sources[r] += me * call.block;
       }
-      reduce(call.kind, std::span(sources.data(), ranks), std::span(targets.data(), ranks), count);
+      reduce(call.kind, std::span(sources.data(), ranks), std::span(&call.out, 1), call.count);
       return true;
     }
-    case Operation::kReduceScatter:
-      if (call.count == 0) return true;
-      for (std::size_t r = 0; r < ranks; ++r) sources[r] += me * call.block;
-      targets[0] = call.out;
-      reduce(call.kind, std::span(sources.data(), ranks), std::span(targets.data(), 1), call.count);
-      return true;
     case Operation::kAllGather:
       for (std::size_t i = 0; i < ranks && call.block > 0; ++i) {
         const std::size_t r = (me + i) % ranks;
@@ -143,11 +162,9 @@ bool Group::move(const QuickCall& call) {
       const std::size_t element = size_of(call.print.in);
       std::size_t to = 0;
       for (std::size_t r = 0; r < ranks; ++r) {
-        const CallCell& cell = control_.call(sequence, static_cast<int>(r));
-        const std::uint64_t* const words =
-            (cell.flags & CallCell::kTabled) != 0 ? reinterpret_cast<const std::uint64_t*>(at(static_cast<int>(r), cell.table)) : cell.words;
-        if (words[1 + me] != call.recv_counts[r]) return false;
-        const std::uint64_t before = std::accumulate(words + 1, words + 1 + me, std::uint64_t{0});
+        const std::uint64_t* const counts = control_.call(sequence, static_cast<int>(r)).words + 1;
+        if (counts[me] != call.recv_counts[r]) return false;
+        const std::uint64_t before = std::accumulate(counts, counts + me, std::uint64_t{0});
         const std::size_t bytes = call.recv_counts[r] * element;
         if (bytes > 0) std::memcpy(call.out + to, sources[r] + before * element, bytes);
         to += bytes;
@@ -168,7 +185,7 @@ Attempt Group::attempt(QuickCall& call) {
   if (control_.header().failure.load(std::memory_order_relaxed) != 0 || !unposted_.empty() || !slot_free(sequence)) return Attempt::kUntouched;
   CallCell& cell = control_.call(sequence, rank());
   CallHead head;
-  if (!place(call, cell, head)) return Attempt::kUntouched;
+  if (!place(call, head)) return Attempt::kUntouched;
   ++next_sequence_;
   call.print.sequence = sequence;
   const std::uint64_t digest = call.print.digest();

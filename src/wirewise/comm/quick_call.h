@@ -17,6 +17,9 @@ namespace wirewise::comm {
 
 inline constexpr std::size_t kQuickBytes = std::size_t{4} << 20;  // of all buffers of one rank: longer calls are better left in flight
 inline constexpr int kQuickRanks = 64;
+// Up to so many bytes of input a copy for the peers takes less than to wait until they have read the buffer itself.
+inline constexpr std::size_t kCopiedReduction = 1024;
+inline constexpr std::size_t kCopiedMove = 1024;
 
 struct QuickCall {
   Fingerprint print;  // its sequence number is set by the attempt

@@ -36,9 +36,35 @@ bool SmallReduction::post() {
   return true;
 }
 
+SmallReduction::~SmallReduction() {
+  if (late_copy_ != nullptr) group->context().arena.free(late_copy_);
+}
+
+/// Not into a lane: those may all wait for this very call.
+bool SmallReduction::copy_late() {
+  if ((own().flags & CallHead::kDirect) == 0 || late_copy_ != nullptr) return false;
+  late_copy_ = group->context().arena.allocate(bytes_);
+  std::memcpy(late_copy_, parts_.front().in, bytes_);
+  own().table = static_cast<std::uint64_t>(static_cast<std::byte*>(late_copy_) - group->context().arena.base());
+  own().published.store(1);
+  group->ring_peers();
+  return true;
+}
+
+bool SmallReduction::copies_there() const noexcept {
+  for (int r = 0; r < size(); ++r) {
+    if ((cell(r).flags & CallHead::kDirect) != 0 && cell(r).published.load() == 0) return false;
+  }
+  return true;
+}
+
+const std::byte* SmallReduction::input_of(int r) const noexcept {
+  return (cell(r).flags & CallHead::kDirect) != 0 ? group->at(r, cell(r).table) : group->carried_data(fingerprint.sequence, r);
+}
+
 void SmallReduction::reduce_all() {
   std::vector<const std::byte*> bases;
-  for (int r = 0; r < size(); ++r) bases.push_back(group->carried_data(fingerprint.sequence, r));
+  for (int r = 0; r < size(); ++r) bases.push_back(input_of(r));
   std::vector<const std::byte*> sources(bases.size());
   for (const ReducePlanPart& part : parts_) {
     const std::size_t slice = part.count * size_of(part.kind.in);
@@ -51,10 +77,27 @@ void SmallReduction::reduce_all() {
 
 bool SmallReduction::step() {
   if (!posted()) return false;
-  const bool moved = meet();
-  if (is_done() || !all_arrived()) return moved;
-  reduce_all();
-  post_done();
+  bool moved = meet();
+  if (reached(Level::kComplete) || !all_arrived()) return moved;
+  if (group->all_direct(fingerprint.sequence)) {
+    if (!is_done()) {
+      QuickCall call;
+      call.print = fingerprint;
+      call.in = parts_.front().in;
+      call.out = parts_.front().out;
+      call.count = parts_.front().count;
+      call.kind = parts_.front().kind;
+      group->reduce_slice(call);
+      post_done();
+      moved = true;
+    }
+    if (!peers_done()) return moved;
+  } else {
+    moved = copy_late() || moved;
+    if (!copies_there()) return moved;
+    reduce_all();
+    post_done();
+  }
   reach(Level::kComplete);
   return true;
 }

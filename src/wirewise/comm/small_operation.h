@@ -1,6 +1,9 @@
 // Small reductions: every rank lays its whole input into a lane of shared memory (or into its call cell), and every rank reduces all it
 // needs from there. One meeting, and no waiting afterwards: inputs are copies, so nobody holds anybody's buffer.
 //
+// A rank whose buffers lie in shared memory may name them instead (Direct). Where all do, each reduces a slice, as of large ones, and the
+// copies are saved; where only some do, these make their copies once they know, and tell by `published`.
+//
 // This is the form that waits as long as it must. What mostly happens instead is quick_call.h: the same exchange within the call itself.
 #pragma once
 
@@ -30,11 +33,17 @@ class SmallReduction final : public Collective {
   bool post() override;
   bool step() override;
 
+  ~SmallReduction() override;
+
  private:
+  bool copy_late();
+  [[nodiscard]] bool copies_there() const noexcept;
+  [[nodiscard]] const std::byte* input_of(int r) const noexcept;
   void reduce_all();
 
   std::vector<ReducePlanPart> parts_;
   std::size_t bytes_ = 0;
+  void* late_copy_ = nullptr;
 };
 
 /// The end of a call whose data has moved: waits until no peer uses this rank's buffers any more.
