@@ -22,6 +22,8 @@ import subprocess
 import sys
 import time
 
+import measurements
+
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = HERE.parent / ".cache" / "peers"
 OPS = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"]
@@ -170,9 +172,7 @@ def run(args, contestants):
                     continue
                 got = [{"ranks": ranks, "contestant": name, **row} for row in got]
                 rows += got
-                if args.save:
-                    with open(args.save, "a", encoding="utf-8") as file:
-                        file.writelines(json.dumps(row) + "\n" for row in got)
+                measurements.append(args.save, got)
                 print(f"{ranks} ranks, round {number + 1}: {name:<10} {time.monotonic() - begin:6.1f} s", file=sys.stderr, flush=True)
     return rows
 
@@ -269,8 +269,7 @@ def main():
     parser.add_argument("--budget", type=float, default=0.02, help="seconds that a case is timed for")
     parser.add_argument("--only", default="", help="contestants: wirewise, gloo, open mpi, mpich, intel mpi")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and rounds")
-    parser.add_argument("--save", default="", help="append the measurements to this file")
-    parser.add_argument("--report", default="", help="print the tables of this file instead of measuring")
+    measurements.add_arguments(parser)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     args.ops = args.ops.split(",")
@@ -279,7 +278,7 @@ def main():
     args.ranks = [int(word) for word in args.ranks.split(",")]
     args.rounds = args.rounds or (3 if args.quick else 7)
     if args.report:
-        rows = [json.loads(line) for line in pathlib.Path(args.report).read_text(encoding="utf-8").splitlines()]
+        rows = measurements.load(args.report)
     else:
         rows = run(args, set_up(args))
     tables = summarise(rows)

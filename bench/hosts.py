@@ -25,13 +25,14 @@ import argparse
 import collections
 import json
 import os
-import pathlib
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+import measurements
 
 from collectives import HERE, OPS, geometric_mean, parse_size, show_size, show_time
 
@@ -188,9 +189,7 @@ def run(args):
                         continue
                     got = [{"hosts": count, "link": link, "contestant": name, **row} for row in got]
                     rows += got
-                    if args.save:
-                        with open(args.save, "a", encoding="utf-8") as file:
-                            file.writelines(json.dumps(row) + "\n" for row in got)
+                    measurements.append(args.save, got)
                     print(f"{count} hosts, {link}, round {number + 1}: {name:<9} {time.monotonic() - begin:6.1f} s", file=sys.stderr, flush=True)
     return rows
 
@@ -288,8 +287,7 @@ def main():
     parser.add_argument("--budget", type=float, default=0.1, help="seconds that a case is timed for, at least 3 calls")
     parser.add_argument("--only", default=f"{OURS},gloo", help="contestants")
     parser.add_argument("--quick", action="store_true", help="fewer sizes, one round")
-    parser.add_argument("--save", default="", help="append the measurements to this file")
-    parser.add_argument("--report", default="", help="print the tables of this file instead of measuring")
+    measurements.add_arguments(parser)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     for key, known in (("links", LINKS), ("ops", OPS), ("dtypes", DTYPES), ("only", [OURS, "gloo"])):
@@ -301,7 +299,7 @@ def main():
     args.sizes = [parse_size(word) for word in (args.sizes.split(",") if args.sizes else QUICK_SIZES if args.quick else SIZES)]
     args.rounds = args.rounds or (1 if args.quick else 5)
     if args.report:
-        rows = [json.loads(line) for line in pathlib.Path(args.report).read_text(encoding="utf-8").splitlines()]
+        rows = measurements.load(args.report)
     else:
         if os.geteuid() != 0:
             raise SystemExit("error: hosts are network namespaces, which only root makes. Run it as root.")

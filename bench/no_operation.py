@@ -23,6 +23,11 @@ class NoOperation(dist.ProcessGroup):
     def getBackendName(self):
         return "none"
 
+    @property
+    def group_name(self):
+        """FSDP2's device mesh asks for it; a group without C++ backends has none of its own."""
+        return dist.distributed_c10d._world.pg_names[self]
+
     def size(self):
         return self._size
 

@@ -3,7 +3,9 @@
 The share of communication that goes away: (Gloo's step - ours) / (Gloo's step - a step whose communication is free), for DDP and FSDP2, all
 measured in one run, in turn, by the same two processes. The model is that of bench/peer_torch.py, 2 ranks of one thread.
 
-bench/torch_backends.py BUILD/python [--rounds N] [--steps N] [--only CASE,…] [--json]
+bench/torch_backends.py BUILD/python [--rounds N] [--steps N] [--only CASE,…] [--save FILE] [--report FILE] [--json]
+
+--save appends every measurement to a file, --report prints the table of such a file and measures nothing: so a run can be made in pieces.
 """
 
 import argparse
@@ -14,6 +16,8 @@ import statistics
 import subprocess
 import sys
 import time
+
+import measurements
 
 HERE = pathlib.Path(__file__).resolve().parent
 # case -> (mode, backend, whether FSDP2's buffers come from the backend)
@@ -78,12 +82,31 @@ def meet(store, key, size):
     store.wait([key + "/all"])
 
 
+def measure(arguments):
+    """Runs the ranks; returns what each case took in each round, or None when a rank failed."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([arguments.package, str(HERE)])}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", __file__, *sys.argv[1:]]
+    ranks = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    rows = []
+    for line in ranks.stdout:
+        if line.startswith('{"case"'):
+            rows.append(json.loads(line))
+            measurements.append(arguments.save, rows[-1:])
+            steps = " ".join(f"{value:.3f}" for value in rows[-1]["step_s"])
+            print(f"round {rows[-1]['round'] + 1}/{arguments.rounds}: {rows[-1]['case']:<28}{steps} s", file=sys.stderr, flush=True)
+    if ranks.wait() != 0:
+        print("error: a rank failed; its own lines are above.", file=sys.stderr)
+        return None
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("package", help="the folder with the wirewise package")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--only", default=",".join(CASES))
+    measurements.add_arguments(parser)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     arguments.cases = arguments.only.split(",")
@@ -93,21 +116,13 @@ def main():
     if "RANK" in os.environ:
         ranks_main(arguments)
         return 0
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([arguments.package, str(HERE)])}
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", __file__, *sys.argv[1:]]
-    ranks = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    seconds = {case: [] for case in arguments.cases}
-    losses = {}
-    for line in ranks.stdout:
-        if line.startswith('{"case"'):
-            result = json.loads(line)
-            seconds[result["case"]] += result["step_s"]
-            losses[result["case"]] = result["loss"]
-            steps = " ".join(f"{value:.3f}" for value in result["step_s"])
-            print(f"round {result['round'] + 1}/{arguments.rounds}: {result['case']:<28}{steps} s", file=sys.stderr, flush=True)
-    if ranks.wait() != 0:
-        print("error: a rank failed; its own lines are above.", file=sys.stderr)
+    rows = measurements.load(arguments.report) if arguments.report else measure(arguments)
+    if rows is None:
         return 1
+    seconds, losses = {}, {}
+    for row in rows:
+        seconds.setdefault(row["case"], []).extend(row["step_s"])
+        losses[row["case"]] = row["loss"]
     median = {case: statistics.median(values) for case, values in seconds.items()}
     removed = {}
     for case, (mode, backend, _) in CASES.items():
@@ -118,7 +133,7 @@ def main():
         print(json.dumps({"step_s": seconds, "removed": removed, "loss": losses}))
         return 0
     print(f"{'case':<28}{'step s':>8}{'min':>8}{'max':>8}{'loss':>9}{'removed':>9}{'goal':>6}")
-    for case in arguments.cases:
+    for case in filter(seconds.__contains__, CASES):
         share = f"{100 * removed[case]:>8.0f}%{100 * GOAL:>5.0f}%" if case in removed else ""
         print(f"{case:<28}{median[case]:>8.3f}{min(seconds[case]):>8.3f}{max(seconds[case]):>8.3f}{losses[case]:>9.4f}{share}")
     return 0
