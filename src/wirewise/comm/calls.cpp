@@ -9,8 +9,8 @@
 namespace wirewise::comm {
 namespace {
 
-Fingerprint move_print(Operation operation, DType dtype, std::uint64_t count, int root) {
-  Fingerprint print;
+CallNumbers move_print(Operation operation, DType dtype, std::uint64_t count, int root) {
+  CallNumbers print;
   print.operation = operation;
   print.in = print.out = dtype;
   print.count = count;
@@ -60,55 +60,57 @@ void refuse_accumulate(const CallOptions& options, const char* operation) {
   if (options.accumulate) throw bad_input(std::string(operation) + ": accumulate is for reductions.", "Leave it out.");
 }
 
-ReductionCall check_reduction(Caller caller, Operation operation, std::span<const ReducePart> parts, int root, Reduction op,
-                              const CallOptions& options) {
-  const char* const name = operation == Operation::kAllReduce ? "all_reduce" : operation == Operation::kReduce ? "reduce" : "reduce_scatter";
-  const bool scatters = operation == Operation::kReduceScatter;
-  const auto ranks = static_cast<std::size_t>(caller.size);
-  if (operation == Operation::kReduce) check_rank(root, caller.size, "root", name);
-  ReductionCall call;
-  Fingerprint& print = call.print;
+CallNumbers reduction_numbers(Operation operation, std::size_t parts, int root, Reduction op, const CallOptions& options) noexcept {
+  CallNumbers print;
   print.operation = operation;
   print.reduction = op;
   print.accumulate = options.accumulate;
   print.root = root;
-  print.parts = static_cast<std::uint32_t>(parts.size());
-  for (const ReducePart& part : parts) {
-    const bool has_output = root < 0 || root == caller.rank;
-    // The others hear the output's type from the root.
-    const DType elsewhere = options.accumulate ? DType::kFloat32 : part.in.dtype;
-    const ReduceKind kind{part.in.dtype, has_output ? part.out.dtype : elsewhere, op, options.accumulate};
-    check_reduce_kind(kind, name);
-    check_pointer(part.in.data, part.count, "the input", name);
-    if (has_output) {
-      check_pointer(part.out.data, part.count, "the output", name);
-      const std::size_t in_bytes = (scatters ? ranks : 1) * part.count * size_of(kind.in);
-      const std::byte* const slot =
-          bytes_of(part.in) + (scatters ? static_cast<std::size_t>(caller.rank) * part.count * size_of(kind.in) : 0);
-      check_overlap(bytes_of(part.in), in_bytes, bytes_of(part.out), part.count * size_of(kind.out),
-                    slot == bytes_of(part.out) && kind.in == kind.out, name);
-    }
-    ReducePlanPart plan;
-    plan.in = bytes_of(part.in);
-    plan.out = bytes_of(part.out);
-    plan.count = part.count;
-    plan.kind = kind;
-    call.parts.push_back(plan);
-    print.count += part.count;
+  print.parts = static_cast<std::uint32_t>(parts);
+  return print;
+}
+
+ReducePlanPart check_reduce_part(Caller caller, CallNumbers& print, const ReducePart& part) {
+  const char* const name =
+      print.operation == Operation::kAllReduce ? "all_reduce" : print.operation == Operation::kReduce ? "reduce" : "reduce_scatter";
+  const bool scatters = print.operation == Operation::kReduceScatter;
+  const bool has_output = print.root < 0 || print.root == caller.rank;
+  // The others hear the output's type from the root.
+  const DType elsewhere = print.accumulate ? DType::kFloat32 : part.in.dtype;
+  const ReduceKind kind{part.in.dtype, has_output ? part.out.dtype : elsewhere, print.reduction, print.accumulate};
+  check_reduce_kind(kind, name);
+  check_pointer(part.in.data, part.count, "the input", name);
+  if (has_output) {
+    check_pointer(part.out.data, part.count, "the output", name);
+    const std::size_t slice = part.count * size_of(kind.in);
+    const std::byte* const slot = bytes_of(part.in) + (scatters ? static_cast<std::size_t>(caller.rank) * slice : 0);
+    check_overlap(bytes_of(part.in), (scatters ? static_cast<std::size_t>(caller.size) : 1) * slice, bytes_of(part.out),
+                  part.count * size_of(kind.out), slot == bytes_of(part.out) && kind.in == kind.out, name);
+  }
+  if (print.count == 0 && print.hash == 0) {
+    print.in = kind.in;
+    print.out = kind.out;
+  }
+  print.count += part.count;
+  if (print.parts > 1) {
     print.hash = mixed(mixed(print.hash, part.count), static_cast<std::uint64_t>(kind.in));
-    if (operation != Operation::kReduce) print.hash = mixed(print.hash, static_cast<std::uint64_t>(kind.out));
+    if (print.operation != Operation::kReduce) print.hash = mixed(print.hash, static_cast<std::uint64_t>(kind.out));
   }
-  if (!call.parts.empty()) {
-    print.in = call.parts.front().kind.in;
-    print.out = call.parts.front().kind.out;
-  }
+  return {bytes_of(part.in), bytes_of(part.out), part.count, kind, {}};
+}
+
+ReductionCall check_reduction(Caller caller, Operation operation, std::span<const ReducePart> parts, int root, Reduction op,
+                              const CallOptions& options) {
+  if (operation == Operation::kReduce) check_rank(root, caller.size, "root", "reduce");
+  ReductionCall call{reduction_numbers(operation, parts.size(), root, op, options), {}};
+  for (const ReducePart& part : parts) call.parts.push_back(check_reduce_part(caller, call.print, part));
   return call;
 }
 
-Fingerprint check_all_gather(Caller caller, std::span<const AllGatherPart> parts, const CallOptions& options) {
+CallNumbers check_all_gather(Caller caller, std::span<const AllGatherPart> parts, const CallOptions& options) {
   refuse_accumulate(options, "all_gather");
   const auto ranks = static_cast<std::size_t>(caller.size);
-  Fingerprint print = move_print(Operation::kAllGather, parts.empty() ? DType::kUInt8 : parts.front().shard.dtype, 0, -1);
+  CallNumbers print = move_print(Operation::kAllGather, parts.empty() ? DType::kUInt8 : parts.front().shard.dtype, 0, -1);
   print.parts = static_cast<std::uint32_t>(parts.size());
   for (const AllGatherPart& part : parts) {
     check_same(part.shard.dtype, part.full.dtype, "all_gather");
@@ -118,19 +120,19 @@ Fingerprint check_all_gather(Caller caller, std::span<const AllGatherPart> parts
     const std::byte* const own = bytes_of(part.full) + static_cast<std::size_t>(caller.rank) * bytes;
     check_overlap(bytes_of(part.shard), bytes, bytes_of(part.full), ranks * bytes, own == bytes_of(part.shard), "all_gather");
     print.count += part.count;
-    print.hash = mixed(mixed(print.hash, part.count), static_cast<std::uint64_t>(part.shard.dtype));
+    if (parts.size() > 1) print.hash = mixed(mixed(print.hash, part.count), static_cast<std::uint64_t>(part.shard.dtype));
   }
   return print;
 }
 
-Fingerprint check_broadcast(Caller caller, Buffer buffer, std::size_t count, int root, const CallOptions& options) {
+CallNumbers check_broadcast(Caller caller, Buffer buffer, std::size_t count, int root, const CallOptions& options) {
   refuse_accumulate(options, "broadcast");
   check_rank(root, caller.size, "root", "broadcast");
   check_pointer(buffer.data, count, "the buffer", "broadcast");
   return move_print(Operation::kBroadcast, buffer.dtype, count, root);
 }
 
-Fingerprint check_gather(Caller caller, ConstBuffer in, Buffer out, std::size_t count, int root, const CallOptions& options) {
+CallNumbers check_gather(Caller caller, ConstBuffer in, Buffer out, std::size_t count, int root, const CallOptions& options) {
   refuse_accumulate(options, "gather");
   check_rank(root, caller.size, "root", "gather");
   check_pointer(in.data, count, "the input", "gather");
@@ -144,7 +146,7 @@ Fingerprint check_gather(Caller caller, ConstBuffer in, Buffer out, std::size_t 
   return move_print(Operation::kGather, in.dtype, count, root);
 }
 
-Fingerprint check_scatter(Caller caller, ConstBuffer in, Buffer out, std::size_t count, int root, const CallOptions& options) {
+CallNumbers check_scatter(Caller caller, ConstBuffer in, Buffer out, std::size_t count, int root, const CallOptions& options) {
   refuse_accumulate(options, "scatter");
   check_rank(root, caller.size, "root", "scatter");
   check_pointer(out.data, count, "the output", "scatter");
@@ -158,7 +160,7 @@ Fingerprint check_scatter(Caller caller, ConstBuffer in, Buffer out, std::size_t
   return move_print(Operation::kScatter, out.dtype, count, root);
 }
 
-Fingerprint check_all_to_all(Caller caller, ConstBuffer in, std::span<const std::size_t> send_counts, Buffer out,
+CallNumbers check_all_to_all(Caller caller, ConstBuffer in, std::span<const std::size_t> send_counts, Buffer out,
                              std::span<const std::size_t> recv_counts, const CallOptions& options) {
   refuse_accumulate(options, "all_to_all");
   check_same(in.dtype, out.dtype, "all_to_all");
@@ -184,18 +186,18 @@ Fingerprint check_all_to_all(Caller caller, ConstBuffer in, std::span<const std:
   return move_print(Operation::kAllToAll, in.dtype, 0, -1);
 }
 
-Fingerprint check_message(Caller caller, Operation operation, ConstBuffer buffer, std::size_t count, int peer, int tag,
+CallNumbers check_message(Caller caller, Operation operation, ConstBuffer buffer, std::size_t count, int peer, int tag,
                           const CallOptions& options) {
   const char* const name = operation == Operation::kSend ? "send" : "recv";
   refuse_accumulate(options, name);
   if (operation != Operation::kRecv || peer != kAnySource) check_rank(peer, caller.size, "peer", name);
   check_pointer(buffer.data, count, "the buffer", name);
-  Fingerprint print = move_print(operation, buffer.dtype, count, peer);
+  CallNumbers print = move_print(operation, buffer.dtype, count, peer);
   print.hash = static_cast<std::uint64_t>(static_cast<std::int64_t>(tag));
   return print;
 }
 
-Fingerprint check_barrier(const CallOptions& options) {
+CallNumbers check_barrier(const CallOptions& options) {
   refuse_accumulate(options, "barrier");
   return move_print(Operation::kBarrier, DType::kUInt8, 0, -1);
 }

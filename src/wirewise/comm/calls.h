@@ -28,21 +28,25 @@ void check_overlap(const std::byte* in, std::size_t in_bytes, const std::byte* o
                    const char* operation);
 void refuse_accumulate(const CallOptions& options, const char* operation);
 
+/// The numbers of a reduction before its parts are counted in, and one part checked and counted in. Throws BadInput naming what can't be.
+[[nodiscard]] CallNumbers reduction_numbers(Operation operation, std::size_t parts, int root, Reduction op, const CallOptions& options) noexcept;
+[[nodiscard]] ReducePlanPart check_reduce_part(Caller caller, CallNumbers& print, const ReducePart& part);
+
 struct ReductionCall {
-  Fingerprint print;
+  CallNumbers print;
   std::vector<ReducePlanPart> parts;
 };
 /// Of all_reduce, reduce and reduce_scatter. Throws BadInput naming what can't be.
 [[nodiscard]] ReductionCall check_reduction(Caller caller, Operation operation, std::span<const ReducePart> parts, int root, Reduction op,
                                             const CallOptions& options);
-[[nodiscard]] Fingerprint check_all_gather(Caller caller, std::span<const AllGatherPart> parts, const CallOptions& options);
-[[nodiscard]] Fingerprint check_broadcast(Caller caller, Buffer buffer, std::size_t count, int root, const CallOptions& options);
-[[nodiscard]] Fingerprint check_gather(Caller caller, ConstBuffer in, Buffer out, std::size_t count, int root, const CallOptions& options);
-[[nodiscard]] Fingerprint check_scatter(Caller caller, ConstBuffer in, Buffer out, std::size_t count, int root, const CallOptions& options);
-[[nodiscard]] Fingerprint check_all_to_all(Caller caller, ConstBuffer in, std::span<const std::size_t> send_counts, Buffer out,
+[[nodiscard]] CallNumbers check_all_gather(Caller caller, std::span<const AllGatherPart> parts, const CallOptions& options);
+[[nodiscard]] CallNumbers check_broadcast(Caller caller, Buffer buffer, std::size_t count, int root, const CallOptions& options);
+[[nodiscard]] CallNumbers check_gather(Caller caller, ConstBuffer in, Buffer out, std::size_t count, int root, const CallOptions& options);
+[[nodiscard]] CallNumbers check_scatter(Caller caller, ConstBuffer in, Buffer out, std::size_t count, int root, const CallOptions& options);
+[[nodiscard]] CallNumbers check_all_to_all(Caller caller, ConstBuffer in, std::span<const std::size_t> send_counts, Buffer out,
                                            std::span<const std::size_t> recv_counts, const CallOptions& options);
-[[nodiscard]] Fingerprint check_message(Caller caller, Operation operation, ConstBuffer buffer, std::size_t count, int peer, int tag,
+[[nodiscard]] CallNumbers check_message(Caller caller, Operation operation, ConstBuffer buffer, std::size_t count, int peer, int tag,
                                         const CallOptions& options);
-[[nodiscard]] Fingerprint check_barrier(const CallOptions& options);
+[[nodiscard]] CallNumbers check_barrier(const CallOptions& options);
 
 }  // namespace wirewise::comm

@@ -28,8 +28,8 @@ enum class Operation : std::uint8_t {
   kAllReduce, kAllGather, kReduceScatter, kBroadcast, kReduce, kGather, kScatter, kAllToAll, kBarrier, kSend, kRecv,
 };
 
-/// What ranks must agree on, and what errors tell about it. The label may differ.
-struct Fingerprint {
+/// What ranks must agree on.
+struct CallNumbers {
   Operation operation = Operation::kBarrier;
   DType in = DType::kUInt8;
   DType out = DType::kUInt8;
@@ -38,18 +38,10 @@ struct Fingerprint {
   std::int32_t root = -1;
   std::uint32_t parts = 0;
   std::uint64_t count = 0;  // of all parts
-  std::uint64_t hash = 0;   // of each part's count and types
+  std::uint64_t hash = 0;   // of each part's count and types, where there are several
   std::uint64_t sequence = 0;
-  char label[96] = {};
 
-  /// All but the label, whose place a peer reads in errors only.
-  void take_numbers(const Fingerprint& other) noexcept { std::memcpy(static_cast<void*>(this), &other, offsetof(Fingerprint, label)); }
-  void set_label(std::string_view text) noexcept {
-    const std::size_t length = text.size() < sizeof label ? text.size() : sizeof label - 1;
-    std::memcpy(label, text.data(), length);
-    label[length] = 0;
-  }
-  /// Equal for fingerprints that agree, and for others with a chance of 2^-64.
+  /// Equal for numbers that agree, and for others with a chance of 2^-64.
   [[nodiscard]] std::uint64_t digest() const noexcept {
     const auto byte = [](auto value) { return static_cast<std::uint64_t>(static_cast<std::uint8_t>(value)); };
     const std::uint64_t types = byte(operation) | byte(in) << 8 | byte(operation == Operation::kReduce ? in : out) << 16 | byte(reduction) << 24 |
@@ -61,11 +53,26 @@ struct Fingerprint {
     value = ((value ^ (value >> 29)) + hash) * 0x94d049bb133111ebu;
     return value ^ (value >> 32);
   }
-  [[nodiscard]] bool agrees_with(const Fingerprint& other) const noexcept {
+  [[nodiscard]] bool agrees_with(const CallNumbers& other) const noexcept {
     // Of a reduce only the root knows the output's type.
     return operation == other.operation && in == other.in && (out == other.out || operation == Operation::kReduce) &&
            reduction == other.reduction && accumulate == other.accumulate && root == other.root && parts == other.parts &&
            count == other.count && hash == other.hash && sequence == other.sequence;
+  }
+};
+
+/// The same with what errors tell besides: the caller's label, which may differ.
+struct Fingerprint : CallNumbers {
+  char label[96] = {};
+
+  Fingerprint() = default;
+  Fingerprint(const CallNumbers& numbers) noexcept : CallNumbers(numbers) {}
+  /// All but the label, whose place a peer reads in errors only.
+  void take_numbers(const CallNumbers& numbers) noexcept { static_cast<CallNumbers&>(*this) = numbers; }
+  void set_label(std::string_view text) noexcept {
+    const std::size_t length = text.size() < sizeof label ? text.size() : sizeof label - 1;
+    std::memcpy(label, text.data(), length);
+    label[length] = 0;
   }
 };
 

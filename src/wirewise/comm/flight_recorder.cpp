@@ -157,7 +157,8 @@ void FlightRecorder::close(std::uint32_t communicator) noexcept {
 
 // --- calls
 
-std::uint64_t FlightRecorder::issued(std::uint32_t communicator, const Fingerprint& print, const char* how, std::uint64_t ticks) noexcept {
+std::uint64_t FlightRecorder::issued(std::uint32_t communicator, const CallNumbers& print, std::string_view label, const char* how,
+                                     std::uint64_t ticks) noexcept {
   const std::uint64_t call = next_.fetch_add(1, std::memory_order_relaxed);
   Slot& slot = slots_[call & mask_];
   slot.claim.store(0, std::memory_order_relaxed);
@@ -180,11 +181,11 @@ std::uint64_t FlightRecorder::issued(std::uint32_t communicator, const Fingerpri
   slot.root.store(print.root, kOrder);
   slot.failed.store(false, kOrder);
   // Up to the word that holds the end of the label: most have none.
-  for (std::size_t i = 0; i < std::size(slot.label); ++i) {
+  label = label.substr(0, sizeof(Fingerprint::label) - 1);
+  for (std::size_t i = 0; i <= label.size() / 8; ++i) {
     std::uint64_t word = 0;
-    std::memcpy(&word, print.label + 8 * i, sizeof word);
+    if (8 * i < label.size()) std::memcpy(&word, label.data() + 8 * i, std::min<std::size_t>(8, label.size() - 8 * i));
     slot.label[i].store(word, kOrder);
-    if (print.label[8 * i] == 0 || std::memchr(print.label + 8 * i, 0, 8) != nullptr) break;
   }
   slot.claim.store(call + 1, kOrder);
   return call;

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "wirewise/base/error.h"
@@ -71,7 +72,10 @@ class FlightRecorder {
 
   // --- calls
   /// Enters a call; returns its number, by which the functions below know it. `ticks`: when, as now() said; 0: now.
-  std::uint64_t issued(std::uint32_t communicator, const Fingerprint& call, const char* how, std::uint64_t ticks = 0) noexcept;
+  std::uint64_t issued(std::uint32_t communicator, const Fingerprint& call, const char* how) noexcept {
+    return issued(communicator, call, call.label, how, 0);
+  }
+  std::uint64_t issued(std::uint32_t communicator, const CallNumbers& call, std::string_view label, const char* how, std::uint64_t ticks) noexcept;
   void driven(std::uint64_t call) noexcept {
     if (Slot* const slot = find(call)) slot->driven.store(now(), std::memory_order_relaxed);
   }

@@ -50,61 +50,27 @@ Work LocalCommunicator::run(QuickCall& call, CallOptions&& options, Make&& make)
 
 Work LocalCommunicator::issue_reduction(Operation operation, std::span<const ReducePart> parts, int root, Reduction op,
                                         CallOptions options) {
-  const char* const name = operation == Operation::kAllReduce ? "all_reduce" : operation == Operation::kReduce ? "reduce" : "reduce_scatter";
-  const bool scatters = operation == Operation::kReduceScatter;
-  const auto ranks = static_cast<std::size_t>(size());
-  Fingerprint print;
-  print.operation = operation;
-  print.reduction = op;
-  print.accumulate = options.accumulate;
-  print.root = root;
-  print.parts = static_cast<std::uint32_t>(parts.size());
-  std::vector<ReducePlanPart> plan;
-  QuickCall call;
-  for (const ReducePart& part : parts) {
-    const bool has_output = root < 0 || root == rank();
-    // The others hear the output's type from the root.
-    const DType elsewhere = options.accumulate ? DType::kFloat32 : part.in.dtype;
-    const ReduceKind kind{part.in.dtype, has_output ? part.out.dtype : elsewhere, op, options.accumulate};
-    check_reduce_kind(kind, name);
-    check_pointer(part.in.data, part.count, "the input", name);
-    if (has_output) {
-      check_pointer(part.out.data, part.count, "the output", name);
-      const std::size_t in_bytes = (scatters ? ranks : 1) * part.count * size_of(kind.in);
-      const std::byte* const slot =
-          bytes_of(part.in) + (scatters ? static_cast<std::size_t>(rank()) * part.count * size_of(kind.in) : 0);
-      check_overlap(bytes_of(part.in), in_bytes, bytes_of(part.out), part.count * size_of(kind.out),
-                    slot == bytes_of(part.out) && kind.in == kind.out, name);
-    }
-    if (parts.size() == 1) {
-      call.in = bytes_of(part.in);
-      call.out = bytes_of(part.out);
-      call.count = part.count;
-      call.block = part.count * size_of(kind.in);
-      call.in_bytes = (scatters ? ranks : 1) * call.block;
-      call.out_bytes = part.count * size_of(kind.out);
-      call.kind = kind;
-    } else {
-      plan.push_back({bytes_of(part.in), bytes_of(part.out), part.count, kind});
-    }
-    if (&part == parts.data()) {
-      print.in = kind.in;
-      print.out = kind.out;
-    }
-    print.count += part.count;
-    print.hash = mixed(mixed(print.hash, part.count), static_cast<std::uint64_t>(kind.in));
-    if (operation != Operation::kReduce) print.hash = mixed(print.hash, static_cast<std::uint64_t>(kind.out));
-  }
-  const auto make = [&](CallOptions&& how, bool) -> std::shared_ptr<Collective> {
-    if (parts.size() == 1) plan = {{call.in, call.out, call.count, call.kind}};
+  const auto make = [&](const CallNumbers& print, CallOptions&& how, std::vector<ReducePlanPart> plan) -> std::shared_ptr<Collective> {
     if (is_small_reduction(operation, input_bytes(operation, plan, size()), size())) {
       return std::make_shared<SmallReduction>(group_, print, std::move(how), std::move(plan));
     }
     return std::make_shared<ReduceOperation>(group_, print, std::move(how), std::move(plan));
   };
-  if (parts.size() != 1 || operation == Operation::kReduce) return group_->issue(make(std::move(options), false));
-  call.print = print;
-  return run(call, std::move(options), make);
+  if (parts.size() != 1 || operation == Operation::kReduce) {
+    ReductionCall call = check_reduction(caller(), operation, parts, root, op, options);
+    return group_->issue(make(call.print, std::move(options), std::move(call.parts)));
+  }
+  QuickCall call;
+  call.print = reduction_numbers(operation, 1, root, op, options);
+  const ReducePlanPart part = check_reduce_part(caller(), call.print, parts.front());
+  call.in = part.in;
+  call.out = part.out;
+  call.count = part.count;
+  call.block = part.count * size_of(part.kind.in);
+  call.in_bytes = (operation == Operation::kReduceScatter ? static_cast<std::size_t>(size()) : 1) * call.block;
+  call.out_bytes = part.count * size_of(part.kind.out);
+  call.kind = part.kind;
+  return run(call, std::move(options), [&](CallOptions&& how, bool) { return make(call.print, std::move(how), {part}); });
 }
 
 Work LocalCommunicator::all_reduce(std::span<const ReducePart> parts, Reduction op, CallOptions options) {
@@ -116,14 +82,13 @@ Work LocalCommunicator::reduce_scatter(std::span<const ReducePart> parts, Reduct
 }
 
 Work LocalCommunicator::reduce(ConstBuffer in, Buffer out, std::size_t count, int root, Reduction op, CallOptions options) {
-  check_rank(root, size(), "root", "reduce");
   const ReducePart part{in, out, count};
   return issue_reduction(Operation::kReduce, std::span(&part, 1), root, op, std::move(options));
 }
 
 Work LocalCommunicator::all_gather(std::span<const AllGatherPart> parts, CallOptions options) {
   const auto ranks = static_cast<std::size_t>(size());
-  const Fingerprint print = check_all_gather(caller(), parts, options);
+  const CallNumbers print = check_all_gather(caller(), parts, options);
   const auto make = [&](CallOptions&& how, bool copied) -> std::shared_ptr<Collective> {
     MovePlan plan;
     plan.outgoing.resize(1);
@@ -152,7 +117,7 @@ Work LocalCommunicator::all_gather(std::span<const AllGatherPart> parts, CallOpt
 }
 
 Work LocalCommunicator::broadcast(Buffer buffer, std::size_t count, int root, CallOptions options) {
-  const Fingerprint print = check_broadcast(caller(), buffer, count, root, options);
+  const CallNumbers print = check_broadcast(caller(), buffer, count, root, options);
   const std::size_t bytes = count * size_of(buffer.dtype);
   const bool is_root = root == rank();
   QuickCall call;
@@ -175,7 +140,7 @@ Work LocalCommunicator::broadcast(Buffer buffer, std::size_t count, int root, Ca
 }
 
 Work LocalCommunicator::gather(ConstBuffer in, Buffer out, std::size_t count, int root, CallOptions options) {
-  const Fingerprint print = check_gather(caller(), in, out, count, root, options);
+  const CallNumbers print = check_gather(caller(), in, out, count, root, options);
   const auto ranks = static_cast<std::size_t>(size());
   const std::size_t bytes = count * size_of(in.dtype);
   MovePlan plan;
@@ -192,7 +157,7 @@ Work LocalCommunicator::gather(ConstBuffer in, Buffer out, std::size_t count, in
 }
 
 Work LocalCommunicator::scatter(ConstBuffer in, Buffer out, std::size_t count, int root, CallOptions options) {
-  const Fingerprint print = check_scatter(caller(), in, out, count, root, options);
+  const CallNumbers print = check_scatter(caller(), in, out, count, root, options);
   const auto ranks = static_cast<std::size_t>(size());
   const std::size_t bytes = count * size_of(out.dtype);
   const bool is_root = root == rank();
@@ -215,7 +180,7 @@ Work LocalCommunicator::scatter(ConstBuffer in, Buffer out, std::size_t count, i
 
 Work LocalCommunicator::all_to_all(ConstBuffer in, std::span<const std::size_t> send_counts, Buffer out,
                                    std::span<const std::size_t> recv_counts, CallOptions options) {
-  const Fingerprint print = check_all_to_all(caller(), in, send_counts, out, recv_counts, options);
+  const CallNumbers print = check_all_to_all(caller(), in, send_counts, out, recv_counts, options);
   const std::size_t element = size_of(in.dtype);
   const std::size_t sent = std::accumulate(send_counts.begin(), send_counts.end(), std::size_t{0});
   const std::size_t received = std::accumulate(recv_counts.begin(), recv_counts.end(), std::size_t{0});
@@ -262,7 +227,7 @@ Work LocalCommunicator::all_to_all(ConstBuffer in, std::span<const std::size_t> 
 }
 
 Work LocalCommunicator::barrier(CallOptions options) {
-  const Fingerprint print = check_barrier(options);
+  const CallNumbers print = check_barrier(options);
   QuickCall call;
   call.print = print;
   return run(call, std::move(options), [&](CallOptions&& how, bool copied) -> std::shared_ptr<Collective> {
@@ -275,12 +240,12 @@ Work LocalCommunicator::barrier(CallOptions options) {
 }
 
 Work LocalCommunicator::send(ConstBuffer in, std::size_t count, int peer, int tag, CallOptions options) {
-  const Fingerprint print = check_message(caller(), Operation::kSend, in, count, peer, tag, options);
+  const CallNumbers print = check_message(caller(), Operation::kSend, in, count, peer, tag, options);
   return group_->issue(std::make_shared<SendOperation>(group_, print, std::move(options), in.data));
 }
 
 Work LocalCommunicator::recv(Buffer out, std::size_t count, int peer, int tag, CallOptions options) {
-  const Fingerprint print = check_message(caller(), Operation::kRecv, out, count, peer, tag, options);
+  const CallNumbers print = check_message(caller(), Operation::kRecv, out, count, peer, tag, options);
   return group_->issue(std::make_shared<RecvOperation>(group_, print, std::move(options), out.data));
 }
 

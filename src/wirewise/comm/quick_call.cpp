@@ -226,8 +226,7 @@ Attempt Group::attempt(QuickCall& call) {
   finish_sequence(sequence);
   ring_peers();
   if (link_.flight) {
-    if (!call.label.empty()) call.print.set_label(call.label);
-    link_.flight->completed(link_.flight->issued(flight_id_, call.print, call.copied ? "small" : "shared", begun));
+    link_.flight->completed(link_.flight->issued(flight_id_, call.print, call.label, call.copied ? "small" : "shared", begun));
   }
   return Attempt::kComplete;
 }

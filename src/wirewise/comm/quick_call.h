@@ -22,7 +22,7 @@ inline constexpr std::size_t kCopiedReduction = 1024;
 inline constexpr std::size_t kCopiedMove = 1024;
 
 struct QuickCall {
-  Fingerprint print;  // its sequence number is set by the attempt
+  CallNumbers print;  // its sequence number is set by the attempt
   std::string_view label;
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
