@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -13,12 +14,17 @@ namespace wirewise::comm {
 namespace {
 
 constexpr std::size_t kLine = 64;
+constexpr std::size_t kBlockLines = 64;  // a page: fetched ahead, since the processor's own prefetching ends with it
 
 #if defined(__x86_64__)
 
 __attribute__((target("avx512f"))) void stream_lines_avx512(std::byte* to, const std::byte* from, std::size_t lines) noexcept {
-  for (std::size_t i = 0; i < lines; ++i) {
-    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i * kLine), _mm512_loadu_si512(from + i * kLine));
+  for (std::size_t first = 0; first < lines; first += kBlockLines) {
+    const std::size_t end = std::min(first + kBlockLines, lines);
+    for (std::size_t i = first; i < end; ++i) _mm_prefetch(reinterpret_cast<const char*>(from + i * kLine), _MM_HINT_T0);
+    for (std::size_t i = first; i < end; ++i) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i * kLine), _mm512_loadu_si512(from + i * kLine));
+    }
   }
 }
 
