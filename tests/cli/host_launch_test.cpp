@@ -58,7 +58,9 @@ TEST_F(HostLaunch, EachHostGetsItsRanks) {
     const std::string number = std::to_string(rank);
     EXPECT_EQ(text_of(number), number + " " + std::to_string(rank % 2) + " 4 2 " + std::to_string(rank / 2) + " 2 127.0.0.1\n");
     EXPECT_EQ(text_of("port" + number), text_of("port0"));
-    if (rank > 0) EXPECT_NE(program.err().find("[rank " + number + "] out " + number + "\n"), std::string::npos) << program.err();
+    if (rank > 0) {
+      EXPECT_NE(program.err().find("[rank " + number + "] out " + number + "\n"), std::string::npos) << program.err();
+    }
   }
   EXPECT_EQ(program.out(), "out 0\n");
   EXPECT_TRUE(text_of("called") == "one\ntwo\n" || text_of("called") == "two\none\n") << text_of("called");

@@ -54,10 +54,12 @@ bool Group::place(QuickCall& call, CallHead& head) {
   if (to_all && static_cast<std::size_t>(size()) + 1 > kInlineWords) return false;
   const bool reduction = reduces(call.print.operation);
   const bool small = reduction ? is_small_reduction(call.print.operation, call.in_bytes, size()) : call.in_bytes <= kSmallBytes;
+  // Without cores of their own, ranks meet by taking turns on one: once is better than twice.
+  const std::size_t copied = !spin_ ? kSmallBytes : reduction ? kCopiedReduction : kCopiedMove;
   head.count = 1;
   if (call.in_bytes == 0) {
     head.words[0] = kEverything;
-  } else if (call.in_bytes > (reduction ? kCopiedReduction : kCopiedMove) && name_buffers(call, head)) {
+  } else if (call.in_bytes > copied && name_buffers(call, head)) {
     if (small && reduction) head.flags = CallHead::kDirect;
   } else if (small && size() > 1) {
     call.copied = true;
