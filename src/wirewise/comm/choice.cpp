@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::array kOperations = {Operation::kAllReduce, Operation::kReduceScatter, Operation::kAllGather, Operation::kBroadcast};
 constexpr Bytes kMostWhole = Bytes{1} << 18;
+constexpr Bytes kMostDoubling = Bytes{16} << 20;  // of all_reduce
 constexpr std::array kReductions = {Algorithm::kWhole, Algorithm::kDirect, Algorithm::kWholeDoubling, Algorithm::kDoubling};
 constexpr std::array kScatters = {Algorithm::kDirect, Algorithm::kDoubling};
 constexpr std::array kGathers = {Algorithm::kDirect, Algorithm::kRing};
@@ -172,6 +173,9 @@ Algorithm AlgorithmTable::fastest(Operation operation, Bytes bytes) const {
     // Whole vectors save a round trip, and send each byte once for each rank of the host: never worth it beyond this, whatever was measured.
     const bool whole = algorithm == Algorithm::kWhole || algorithm == Algorithm::kWholeDoubling;
     if (whole && bytes > kMostWhole) continue;
+    // Each round of halves waits for the one before it, and the link with it, which the formulas don't know: where bytes outweigh messages a
+    // short probe's error must not prefer them to one exchange with all.
+    if (operation == Operation::kAllReduce && algorithm == Algorithm::kDoubling && bytes > kMostDoubling) continue;
     const Seconds time = predicted_time(model_, layout_, algorithm, {operation, bytes});
     if (best && time > least * (1 - kWorthIt)) continue;
     best = algorithm;
