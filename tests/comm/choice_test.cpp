@@ -74,8 +74,6 @@ TEST(Choice, TheTableHoldsTheLeastTimeAtEverySize) {
             const Seconds time = predicted_time(model, layout, chosen, {operation, bytes});
             for (const Algorithm other : algorithms_of(operation)) {
               if (!why_unfit(other, layout).empty()) continue;
-              // Left out there, whatever the formulas say.
-              if (operation == Operation::kAllReduce && other == Algorithm::kDoubling && bytes > Bytes{16} << 20) continue;
               // A hundredth isn't worth a change.
               EXPECT_LE(time, predicted_time(model, layout, other, {operation, bytes}) * 1.0102)
                   << name_of(operation) << " of " << bytes << " by " << name_of(chosen) << ", not " << name_of(other);
@@ -116,9 +114,7 @@ TEST(Choice, RingAndChainWinWhereSendingToAllAtOnceIsSlower) {
   const AlgorithmTable table(model, regular(4, 2), {});
   EXPECT_EQ(table.choose(Operation::kAllGather, 64), Algorithm::kDirect);
   EXPECT_EQ(table.choose(Operation::kAllGather, Bytes{64} << 20), Algorithm::kRing);
-  EXPECT_EQ(table.choose(Operation::kAllReduce, Bytes{8} << 20), Algorithm::kDoubling);
-  // Its rounds wait for each other: not where the bytes decide.
-  EXPECT_EQ(table.choose(Operation::kAllReduce, Bytes{64} << 20), Algorithm::kDirect);
+  EXPECT_EQ(table.choose(Operation::kAllReduce, Bytes{64} << 20), Algorithm::kDoubling);
   EXPECT_EQ(table.choose(Operation::kBroadcast, 64), Algorithm::kDirect);
   EXPECT_EQ(table.choose(Operation::kBroadcast, Bytes{64} << 20), Algorithm::kChain);
 }

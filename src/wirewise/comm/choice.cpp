@@ -17,7 +17,9 @@ namespace {
 
 constexpr std::array kOperations = {Operation::kAllReduce, Operation::kReduceScatter, Operation::kAllGather, Operation::kBroadcast};
 constexpr Bytes kMostWhole = Bytes{1} << 18;
-constexpr Bytes kMostDoubling = Bytes{16} << 20;  // of all_reduce
+// How much longer doubling's bytes take than one exchange's, since each round waits for the one before it and the link with it: 1.3 s against
+// 0.92 s for 64 MiB between 4 hosts at 1 Gbit/s (docs/network.md).
+constexpr double kRoundsWait = 1.4;
 constexpr std::array kReductions = {Algorithm::kWhole, Algorithm::kDirect, Algorithm::kWholeDoubling, Algorithm::kDoubling};
 constexpr std::array kScatters = {Algorithm::kDirect, Algorithm::kDoubling};
 constexpr std::array kGathers = {Algorithm::kDirect, Algorithm::kRing};
@@ -113,7 +115,7 @@ Seconds predicted_time(const CostModel& model, const HostLayout& layout, Algorit
       }
       if (algorithm == Algorithm::kWholeDoubling) return rounds * (a + 2 * o + ranks * wide * b + combined) + here(wide);
       if (algorithm == Algorithm::kDoubling) {
-        return rounds * (2 * a + 3 * o) + share * ((wide + size) * b + combined / ranks) + here(wide) + here(size);
+        return rounds * (2 * a + 3 * o) + share * ((wide + size) * b * (rounds > 1 ? kRoundsWait : 1) + combined / ranks) + here(wide) + here(size);
       }
       return 2 * a + 3 * others * o + share * ((wide + size) * c + combined / ranks) + here(wide) + here(size);
     case Operation::kReduceScatter:
@@ -173,9 +175,6 @@ Algorithm AlgorithmTable::fastest(Operation operation, Bytes bytes) const {
     // Whole vectors save a round trip, and send each byte once for each rank of the host: never worth it beyond this, whatever was measured.
     const bool whole = algorithm == Algorithm::kWhole || algorithm == Algorithm::kWholeDoubling;
     if (whole && bytes > kMostWhole) continue;
-    // Each round of halves waits for the one before it, and the link with it, which the formulas don't know: where bytes outweigh messages a
-    // short probe's error must not prefer them to one exchange with all.
-    if (operation == Operation::kAllReduce && algorithm == Algorithm::kDoubling && bytes > kMostDoubling) continue;
     const Seconds time = predicted_time(model_, layout_, algorithm, {operation, bytes});
     if (best && time > least * (1 - kWorthIt)) continue;
     best = algorithm;
