@@ -511,5 +511,22 @@ TEST(UcxSettings, TheUsersVariablesWin) {
   EXPECT_EQ(value(own, "NET_DEVICES"), "unset");
 }
 
+TEST(UcxSettings, SocketsTakeLongPiecesWhereNothingButTcpIsThere) {
+  const auto value = [](const comm::NetworkInterface& interface, const std::string& name, const char* set) {
+    for (const auto& [key, text] : comm::ucx_settings(interface, [&](const char* variable) { return "UCX_" + name == variable ? set : nullptr; })) {
+      if (key == name) return text;
+    }
+    return std::string("unset");
+  };
+  const comm::NetworkInterface tcp{"eth1", "10.0.0.1", "", {}, false};
+  const comm::NetworkInterface both{"eth1", "10.0.0.1", "", {"mlx5_1:1"}, false};
+  for (const char* const name : {"TCP_TX_SEG_SIZE", "TCP_RX_SEG_SIZE"}) {
+    EXPECT_EQ(value(tcp, name, nullptr), "128k");
+    EXPECT_EQ(value(tcp, name, "8k"), "unset") << "UCX reads the user's own";
+    // UCX complains of settings for a transport that it doesn't use.
+    EXPECT_EQ(value(both, name, nullptr), "unset");
+  }
+}
+
 }  // namespace
 }  // namespace wirewise

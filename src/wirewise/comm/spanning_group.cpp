@@ -18,6 +18,7 @@ constexpr int kSpins = 200;
 constexpr auto kYieldTime = 100us;
 constexpr auto kNetworkSleep = 5ms;
 constexpr auto kLocalSleep = 1ms;
+constexpr auto kSleepForBoth = 200us;  // the network's descriptor doesn't tell of the host's bell
 
 }  // namespace
 
@@ -139,6 +140,7 @@ void SpanningGroup::drive(Passed& passed) {
     std::erase_if(messages_, [&](const auto& operation) { return advance(passed, operation); });
     on_network_ = (!collectives_.empty() && collectives_.front()->on_network()) ||
                   std::any_of(messages_.begin(), messages_.end(), [](const auto& operation) { return operation->on_network(); });
+    on_host_ = !collectives_.empty() && collectives_.front()->on_host();
   } catch (const Error& error) {
     fail_all(passed, error);
   } catch (const std::exception& error) {
@@ -181,7 +183,7 @@ void SpanningGroup::idle(int& spins, Clock::time_point& since, std::uint32_t bel
   if (now - since < kYieldTime) {
     std::this_thread::yield();
   } else if (on_network_) {
-    network().sleep(kNetworkSleep);
+    network().sleep(on_host_ ? std::chrono::nanoseconds(kSleepForBoth) : std::chrono::nanoseconds(kNetworkSleep));
   } else {
     local_group()->sleep(bell, kLocalSleep);
   }

@@ -151,6 +151,7 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
   std::atomic<int> waiters_{0};
   std::atomic<int> background_{0};  // operations that the thread looks after
   std::atomic<bool> on_network_{false};  // what is open waits for the network, too
+  std::atomic<bool> on_host_{false};     // the collective that runs waits for ranks of this host, too
   std::mutex thread_mutex_;
   std::condition_variable thread_wanted_;
   std::thread thread_;

@@ -24,6 +24,8 @@ class SpanningOperation : public Work::State {
   [[nodiscard]] bool test() override { return owner_->test(*this); }
   /// It has transfers in flight: only the network can move it.
   [[nodiscard]] bool on_network() const noexcept { return greeted_ < partners_.size() || !inbound_.empty() || !outbound_.empty() || !polls_.empty(); }
+  /// It has calls on the host's group under way.
+  [[nodiscard]] bool on_host() const noexcept { return !works_.empty(); }
   /// Lets go of transfers and calls, after a failure.
   void let_go() noexcept;
 
