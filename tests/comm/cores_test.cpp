@@ -2,10 +2,16 @@
 #include "wirewise/comm/cores.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <string>
+
+#include "comm/ranks.h"
+#include "wirewise/base/cgroup.h"
+#include "wirewise/comm/local_communicator.h"
 
 namespace wirewise::comm {
 namespace {
@@ -52,6 +58,30 @@ TEST(Cores, AgreesWithTryingAllAssignments) {
     } while (std::next_permutation(order.begin(), order.end()));
     ASSERT_EQ(cores_suffice(cpus, {}), possible) << "seed " << seed << ", round " << round;
   }
+}
+
+/// What two processes find, each bound to the core given.
+std::string found_by(int first, int second) {
+  const testing::TemporaryFolder folder;
+  const auto results = testing::run_ranks(2, [&](int rank) {
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(static_cast<std::size_t>(rank == 0 ? first : second), &only);
+    EXPECT_EQ(::sched_setaffinity(0, sizeof only, &only), 0);
+    const auto comm = make_communicator(std::make_shared<FileStore>(folder.path() / "s"), rank, 2);
+    const bool own = static_cast<const LocalCommunicator&>(*comm).group()->link().own_core;
+    comm->barrier().wait();
+    return std::string(own ? "own " : "shared ");
+  });
+  return results[0].output + results[1].output;
+}
+
+TEST(Cores, BoundProcessesKnowWhetherTheyShareACore) {
+  const std::vector<int> cpus = allowed_cpus();
+  const auto quota = cgroup_limits().cpus;
+  if (cpus.size() < 2 || (quota && *quota < 2)) GTEST_SKIP() << "needs two cores";
+  EXPECT_EQ(found_by(cpus[0], cpus[1]), "own own ");
+  EXPECT_EQ(found_by(cpus[0], cpus[0]), "shared shared ");
 }
 
 }  // namespace
