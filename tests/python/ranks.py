@@ -28,10 +28,10 @@ def _serve(rank, size, folder, connection):
             result = (True, function(rank, *arguments))
         except BaseException:  # noqa: BLE001 (whatever it is belongs into the test's message)
             result = (False, traceback.format_exc())
+        connection.send(result)
         if dist.is_initialized():
             with contextlib.suppress(Exception):
                 dist.destroy_process_group()
-        connection.send(result)
 
 
 class Ranks:
@@ -59,16 +59,19 @@ class Ranks:
         if not self.processes:
             self._start()
         self.number += 1
-        for connection in self.connections:
-            connection.send((self.number, function, backend, arguments))
         results, failures = [], []
+        for rank, connection in enumerate(self.connections):
+            try:
+                connection.send((self.number, function, backend, arguments))
+            except OSError:
+                failures.append(f"rank {rank} had died before the function began")
         for rank, connection in enumerate(self.connections):
             if not connection.poll(DEADLINE if not failures else 20.0):
                 failures.append(f"rank {rank} did not end within the deadline")
                 continue
             try:
                 fine, value = connection.recv()
-            except EOFError:
+            except (EOFError, OSError):
                 failures.append(f"rank {rank} died")
                 continue
             results.append(value)
