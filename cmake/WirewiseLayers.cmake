@@ -9,6 +9,10 @@ find_package(CLI11 REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 find_library(XXHASH_LIBRARY xxhash REQUIRED)
+find_package(pugixml REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_path(HWLOC_INCLUDE_DIR hwloc.h REQUIRED)
+find_library(HWLOC_LIBRARY hwloc REQUIRED)
 
 add_library(wirewise_options INTERFACE)
 target_include_directories(wirewise_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>)
@@ -29,8 +33,9 @@ target_compile_definitions(wirewise_options INTERFACE WIREWISE_VERSION="${PROJEC
 
 add_library(wirewise_core_dependencies INTERFACE)
 target_link_libraries(wirewise_core_dependencies INTERFACE Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json
-  tomlplusplus::tomlplusplus OpenSSL::Crypto ${XXHASH_LIBRARY} ${CMAKE_DL_LIBS})
-target_include_directories(wirewise_core_dependencies SYSTEM INTERFACE $<BUILD_INTERFACE:${XXHASH_INCLUDE_DIR}>)
+  tomlplusplus::tomlplusplus OpenSSL::Crypto pugixml::pugixml yaml-cpp ${XXHASH_LIBRARY} ${HWLOC_LIBRARY} ${CMAKE_DL_LIBS})
+target_include_directories(wirewise_core_dependencies SYSTEM INTERFACE
+  $<BUILD_INTERFACE:${XXHASH_INCLUDE_DIR}> $<BUILD_INTERFACE:${HWLOC_INCLUDE_DIR}>)
 
 # wirewise_layer(name [dependency …]): the object library of src/wirewise/<name>.
 function(wirewise_layer name)
@@ -49,6 +54,13 @@ endfunction()
 foreach(layer base wiring comm model strategy schedule sim plan train)
   wirewise_layer(${layer})
 endforeach()
+
+# Figures and descriptions that the program carries within itself.
+include(WirewiseData)
+file(GLOB embedded_data CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/data/links.toml ${CMAKE_SOURCE_DIR}/data/hosts/*.toml
+  ${CMAKE_SOURCE_DIR}/data/clusters/*.toml)
+wirewise_embed(${CMAKE_BINARY_DIR}/embedded_data.cpp ${embedded_data})
+target_sources(wirewise_wiring_objects PRIVATE ${CMAKE_BINARY_DIR}/embedded_data.cpp)
 
 # UCX carries the bytes between hosts. Its headers are needed to build, its library is loaded when it is asked for.
 find_path(UCX_INCLUDE_DIR ucp/api/ucp.h)

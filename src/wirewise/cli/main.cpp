@@ -63,6 +63,7 @@ int run(std::vector<std::string> arguments) {
   register_launch(app, exit, program);
   register_bench(app, exit);
   register_ckpt(app, exit);
+  register_topo(app, exit);
   register_doctor(app, exit);
   register_env(app, exit);
   try {

@@ -1,7 +1,13 @@
-// The machine as a graph: devices and the links between them, each with bandwidth and latency per direction and where the figure
-// comes from. First cut: one host or several alike, with the classes of link that their ranks meet in.
+// The machine as a graph: devices and the links between them, each with bandwidth and latency per direction and where the figure comes
+// from. Readers (reading.h), this machine (discover.h) and descriptions (cluster_file.h) all give it; paths, placement and the simulator
+// use it.
+//
+// The devices of a host are a tree that PCIe and the sockets' interconnect make: host, NUMA nodes, host bridges (root complexes), PCIe
+// switches, and GPUs and NICs as leaves. NVLinks join GPUs besides, directly or through NVSwitches; networks join NICs to switches. A host
+// whose inside isn't known is its ranks' cores round the host itself.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,26 +16,50 @@
 
 namespace wirewise {
 
-enum class DeviceKind : std::uint8_t { kHost, kSocket, kNumaNode, kCpu, kGpu, kNic, kSwitch };
-enum class LinkKind : std::uint8_t { kSharedMemory, kPcie, kNvlink, kEthernet, kInfiniband };
+enum class DeviceKind : std::uint8_t {
+  kHost,        // a machine, and its memory
+  kSocket,      // between host and NUMA nodes where a socket has several
+  kNumaNode,
+  kHostBridge,  // a PCIe root complex
+  kPcieSwitch,
+  kCpu,         // a rank's core
+  kGpu,
+  kNvSwitch,
+  kNic,
+  kSwitch,      // of the network between hosts
+};
+enum class LinkKind : std::uint8_t { kSharedMemory, kSockets, kPcie, kNvlink, kEthernet, kInfiniband };
 enum class Provenance : std::uint8_t { kSpec, kDriver, kMeasured, kAssumed };
+[[nodiscard]] std::string_view name_of(DeviceKind kind) noexcept;
 [[nodiscard]] std::string_view name_of(LinkKind kind) noexcept;
 [[nodiscard]] std::string_view name_of(Provenance provenance) noexcept;
 
 struct Device {
-  std::string name;
+  std::string name;  // unique within its host; a host's and a network switch's own name are unique in the graph
   DeviceKind kind = DeviceKind::kHost;
-  int host = 0;
+  int host = -1;     // index among the hosts; -1 outside of hosts
+  int numa = -1;     // NUMA node as the system numbers it; -1 not known
+  int level = 0;     // of a network switch: 0 leaf, 1 spine, 2 core
+  bool placed = true;  // false: its place among the PCIe of its host is not known
+  std::string pci{};     // "0000:3b:00.0"; empty where there is none or it isn't known
+  std::string model{};   // "NVIDIA H100 80GB HBM3"
+  std::string cpus{};    // CPUs near it, as Linux lists them: "0-31,64-95"
+  std::string rack{};    // of a host or network switch
+  Bytes memory = 0;    // of a GPU or NUMA node; 0 not known
+  bool nvls = false;   // an NVSwitch that reduces in the switch
 };
 
-/// A link's cost for a message of s bytes in one direction is alpha + s / beta.
+/// A link's cost for a message of s bytes in one direction is alpha + s / beta. Each direction is a link of its own.
 struct Link {
   int from = -1, to = -1;              // device indices
   LinkKind kind = LinkKind::kSharedMemory;
   Seconds alpha = 0;
-  BytesPerSecond beta = 0;             // per direction
+  BytesPerSecond beta = 0;             // what messages get, per direction
   Provenance provenance = Provenance::kAssumed;
-  std::string source;
+  std::string source{};
+  int lanes = 0;                       // PCIe lanes, or NVLinks side by side; 0 not known
+  int generation = 0;                  // of PCIe or NVLink; 0 not known
+  BytesPerSecond spec = 0;             // what the standard says, per direction; 0 not known
 };
 
 struct Wiring {
@@ -37,6 +67,19 @@ struct Wiring {
   std::vector<Link> links;
   std::vector<int> rank_device;        // device of each rank
 };
+
+/// Appends a device and returns its index.
+int add_device(Wiring& wiring, Device device);
+/// Appends `link` from `a` to `b` and one like it back.
+void add_link(Wiring& wiring, int a, int b, Link link);
+/// How many hosts there are.
+[[nodiscard]] int hosts_of(const Wiring& wiring) noexcept;
+/// The device of a host with this name, or -1. `host` -1: a device outside of hosts.
+[[nodiscard]] int find_device(const Wiring& wiring, std::string_view name, int host = 0) noexcept;
+/// Indices of the devices of a kind, in order; `host` -1: of all hosts.
+[[nodiscard]] std::vector<int> devices_of(const Wiring& wiring, DeviceKind kind, int host = -1);
+/// The links out of each device.
+[[nodiscard]] std::vector<std::vector<int>> links_by_device(const Wiring& wiring);
 
 /// This host with `ranks` ranks that meet in its memory.
 [[nodiscard]] Wiring one_host(int ranks);

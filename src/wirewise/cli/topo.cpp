@@ -1,0 +1,56 @@
+// wirewise topo: the wiring of this machine, or of what a file describes, in the form that is asked for.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "wirewise/base/error.h"
+#include "wirewise/base/text.h"
+#include "wirewise/cli/commands.h"
+#include "wirewise/wiring/reading.h"
+#include "wirewise/wiring/write.h"
+
+namespace wirewise {
+namespace {
+
+struct Options {
+  std::string from, to = "text";
+  bool json = false;
+};
+
+void print_notes(const Reading& reading, const std::string& file) {
+  for (const Note& note : reading.notes) {
+    std::string place = printable(file);
+    if (note.line > 0) place += ":" + std::to_string(note.line);
+    if (note.line > 0 && note.column > 0) place += ":" + std::to_string(note.column);
+    std::cerr << place << ": note: " << printable(note.text) << "\n";
+  }
+}
+
+void run(const Options& options) {
+  if (options.from.empty()) throw bad_input("wirewise topo needs a file.", "Give one with --from FILE.");
+  const Reading reading = read_wiring_file(options.from);
+  print_notes(reading, options.from);
+  if (options.json || options.to == "json") {
+    std::cout << write_json(reading) << "\n";
+  } else if (options.to == "matrix") {
+    std::cout << write_matrix(reading.wiring);
+  } else {
+    std::cout << write_tree(reading.wiring);
+    for (const Fact& fact : reading.facts) std::cout << printable(fact.subject) << "  " << printable(fact.name) << "  " << printable(fact.value) << "\n";
+  }
+  std::cout << std::flush;
+}
+
+}  // namespace
+
+void register_topo(CLI::App& app, int&) {
+  CLI::App* topo = app.add_subcommand("topo", "Show how a machine is wired: its GPUs, NICs, PCIe, NVLink and network");
+  const auto options = std::make_shared<Options>();
+  topo->add_option("--from", options->from, "A file that describes it; its format is recognised");
+  topo->add_option("--to", options->to, "text, matrix or json")->check(CLI::IsMember({"text", "matrix", "json"}));
+  topo->add_flag("--json", options->json, "One JSON object on standard output");
+  topo->callback([options] { run(*options); });
+}
+
+}  // namespace wirewise

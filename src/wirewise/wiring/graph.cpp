@@ -1,0 +1,48 @@
+// Putting a graph together and asking it simple things.
+#include <algorithm>
+#include <utility>
+
+#include "wirewise/wiring/wiring.h"
+
+namespace wirewise {
+
+int add_device(Wiring& wiring, Device device) {
+  wiring.devices.push_back(std::move(device));
+  return static_cast<int>(wiring.devices.size()) - 1;
+}
+
+void add_link(Wiring& wiring, int a, int b, Link link) {
+  link.from = a;
+  link.to = b;
+  wiring.links.push_back(link);
+  std::swap(link.from, link.to);
+  wiring.links.push_back(std::move(link));
+}
+
+int hosts_of(const Wiring& wiring) noexcept {
+  int hosts = 0;
+  for (const Device& device : wiring.devices) hosts = std::max(hosts, device.host + 1);
+  return hosts;
+}
+
+int find_device(const Wiring& wiring, std::string_view name, int host) noexcept {
+  const auto found = std::find_if(wiring.devices.begin(), wiring.devices.end(), [&](const Device& d) { return d.host == host && d.name == name; });
+  return found == wiring.devices.end() ? -1 : static_cast<int>(found - wiring.devices.begin());
+}
+
+std::vector<int> devices_of(const Wiring& wiring, DeviceKind kind, int host) {
+  std::vector<int> found;
+  for (std::size_t i = 0; i < wiring.devices.size(); ++i) {
+    const Device& device = wiring.devices[i];
+    if (device.kind == kind && (host == -1 || device.host == host)) found.push_back(static_cast<int>(i));
+  }
+  return found;
+}
+
+std::vector<std::vector<int>> links_by_device(const Wiring& wiring) {
+  std::vector<std::vector<int>> out(wiring.devices.size());
+  for (std::size_t i = 0; i < wiring.links.size(); ++i) out[static_cast<std::size_t>(wiring.links[i].from)].push_back(static_cast<int>(i));
+  return out;
+}
+
+}  // namespace wirewise

@@ -1,0 +1,78 @@
+#include "wirewise/wiring/path.h"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+#include <utility>
+
+namespace wirewise {
+namespace {
+
+constexpr double kHop = 1e-15;  // seconds a byte: decides between paths that are equally fast
+
+/// Whether data may pass through it on its way.
+bool passes(DeviceKind kind) { return kind != DeviceKind::kGpu && kind != DeviceKind::kCpu; }
+
+int certainty(Provenance provenance) {
+  switch (provenance) {
+    case Provenance::kAssumed: return 0;
+    case Provenance::kSpec: return 1;
+    case Provenance::kDriver: return 2;
+    case Provenance::kMeasured: return 3;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Provenance less_certain(Provenance a, Provenance b) noexcept { return certainty(a) <= certainty(b) ? a : b; }
+
+Paths::Paths(const Wiring& wiring) : wiring_(wiring), out_(links_by_device(wiring)) {}
+
+std::optional<Path> Paths::find(int from, int to) const {
+  Path path;
+  if (from == to) return path;
+  const auto& devices = wiring_.devices;
+  const int host = devices[static_cast<std::size_t>(from)].host == devices[static_cast<std::size_t>(to)].host ? devices[static_cast<std::size_t>(from)].host : -1;
+  std::vector<double> cost(devices.size(), std::numeric_limits<double>::infinity());
+  std::vector<int> by(devices.size(), -1);
+  using Entry = std::pair<double, int>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
+  cost[static_cast<std::size_t>(from)] = 0;
+  open.emplace(0.0, from);
+  while (!open.empty()) {
+    const auto [reached, at] = open.top();
+    open.pop();
+    if (at == to) break;
+    if (reached > cost[static_cast<std::size_t>(at)] || (at != from && !passes(devices[static_cast<std::size_t>(at)].kind))) continue;
+    for (int index : out_[static_cast<std::size_t>(at)]) {
+      const Link& link = wiring_.links[static_cast<std::size_t>(index)];
+      if (link.beta <= 0 || (host != -1 && devices[static_cast<std::size_t>(link.to)].host != host)) continue;
+      const double next = reached + 1 / link.beta + kHop;
+      if (next >= cost[static_cast<std::size_t>(link.to)]) continue;
+      cost[static_cast<std::size_t>(link.to)] = next;
+      by[static_cast<std::size_t>(link.to)] = index;
+      open.emplace(next, link.to);
+    }
+  }
+  if (by[static_cast<std::size_t>(to)] == -1) return std::nullopt;
+  for (int at = to; at != from;) {
+    const int index = by[static_cast<std::size_t>(at)];
+    path.links.push_back(index);
+    at = wiring_.links[static_cast<std::size_t>(index)].from;
+  }
+  std::reverse(path.links.begin(), path.links.end());
+  path.provenance = Provenance::kMeasured;
+  for (int index : path.links) {
+    const Link& link = wiring_.links[static_cast<std::size_t>(index)];
+    if (path.bottleneck == -1 || link.beta < path.bandwidth) {
+      path.bandwidth = link.beta;
+      path.bottleneck = index;
+    }
+    path.latency += link.alpha;
+    path.provenance = less_certain(path.provenance, link.provenance);
+  }
+  return path;
+}
+
+}  // namespace wirewise

@@ -1,0 +1,58 @@
+// Which reader a text is for.
+#include "wirewise/wiring/reading.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "wirewise/base/text.h"
+#include "wirewise/wiring/text_lines.h"
+
+namespace wirewise {
+namespace {
+
+constexpr std::size_t kMostBytes = 64 << 20;
+
+}  // namespace
+
+Error unreadable(std::string_view file, int line, int column, const std::string& what, const std::string& remedy) {
+  std::string place = printable(file);
+  if (line > 0) place += ":" + std::to_string(line);
+  if (line > 0 && column > 0) place += ":" + std::to_string(column);
+  return bad_input(place + ": " + what, remedy);
+}
+
+Format recognise(std::string_view text, std::string_view file) {
+  for (const TextLine& line : text_lines(text)) {
+    const auto words = words_of(line);
+    if (!words.empty() && words.front().text == "GPU0") return Format::kNvidiaTopo;
+  }
+  throw unreadable(file, 0, 0, "this is none of the formats that are known.", "See wirewise topo --help for them.");
+}
+
+Reading read_wiring(std::string_view text, std::string_view file) {
+  switch (recognise(text, file)) {
+    case Format::kNvidiaTopo: return read_nvidia_topo(text, file);
+    default: break;
+  }
+  throw unreadable(file, 0, 0, "this format can't be read yet.");
+}
+
+Reading read_wiring_file(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) throw bad_input("there is no file " + printable(path) + ".", "Check the path.");
+  if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode) && !S_ISCHR(status.st_mode)) throw bad_input(printable(path) + " is no plain file.");
+  std::ifstream in(path, std::ios::binary);
+  std::string text;
+  char block[65536];
+  while (in.read(block, sizeof block) || in.gcount() > 0) {
+    text.append(block, static_cast<std::size_t>(in.gcount()));
+    if (text.size() > kMostBytes) throw bad_input(printable(path) + " is larger than 64 MiB.", "Descriptions of machines are smaller: is it the right file?");
+  }
+  if (in.bad() || !in.eof()) throw bad_input(printable(path) + " can't be read.", "Check its permissions.");
+  return read_wiring(text, path);
+}
+
+}  // namespace wirewise

@@ -1,0 +1,71 @@
+// What a file from the field says about a machine: a graph where it describes one, facts where it states single things, and notes on what
+// was odd, missing or left out. One reader a format, each in a file of its own; all are pure functions of the text.
+//
+// A text that can't be what it claims is refused with bad input "FILE:LINE:COLUMN: what is wrong"; one that is cut off or contradicts
+// itself gives what it does say, with notes, and `partial` set. No text makes a reader crash, hang or take memory out of proportion.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "wirewise/base/error.h"
+#include "wirewise/wiring/wiring.h"
+
+namespace wirewise {
+
+enum class Format : std::uint8_t {
+  kNvidiaTopo,     // nvidia-smi topo -m, and -p2p
+  kNcclXml,        // NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE, NCCL_GRAPH_DUMP_FILE
+  kSlurmConf,      // topology.conf, and what scontrol show topology prints
+  kSlurmYaml,      // topology.yaml
+  kNodeList,       // Slurm's bracketed lists, and host files
+  kIbstat,
+  kIbvDevinfo,
+  kIbnetdiscover,
+  kNvidiaQuery,    // nvidia-smi --query-gpu=… --format=csv
+  kNvidiaList,     // nvidia-smi -L
+  kNvlinkStatus,   // nvidia-smi nvlink --status
+  kNcclTests,
+  kNumactl,        // numactl --hardware
+  kLscpu,
+  kClusterToml,    // our own description
+  kJson,           // our own dump
+};
+[[nodiscard]] std::string_view name_of(Format format) noexcept;
+
+struct Note {
+  int line = 0;    // from 1; 0: the whole file
+  int column = 0;  // from 1, in bytes; 0: the whole line
+  std::string text;
+};
+
+/// One thing that a file states and a graph has no place for: {"GPU0-GPU1", "p2p read", "OK"}.
+struct Fact {
+  std::string subject, name, value;
+  int line = 0;
+};
+
+struct Reading {
+  Format format = Format::kNvidiaTopo;
+  Wiring wiring;
+  std::vector<Fact> facts;
+  std::vector<Note> notes;
+  bool partial = false;  // the file was cut off, or left parts of the machine out
+};
+
+/// Bad input at a place of a file, as compilers print it.
+[[nodiscard]] Error unreadable(std::string_view file, int line, int column, const std::string& what, const std::string& remedy = {});
+
+/// Which format a text is in. Throws bad input naming `file` when it is none, with the formats there are.
+[[nodiscard]] Format recognise(std::string_view text, std::string_view file);
+
+/// Reads `text` in the format that it is in.
+[[nodiscard]] Reading read_wiring(std::string_view text, std::string_view file);
+/// The same of a file: throws bad input when it is missing, no plain file, or over 64 MiB.
+[[nodiscard]] Reading read_wiring_file(const std::string& path);
+
+[[nodiscard]] Reading read_nvidia_topo(std::string_view text, std::string_view file);
+
+}  // namespace wirewise

@@ -1,0 +1,17 @@
+// A graph as people and programs read it, one writer a form.
+#pragma once
+
+#include <string>
+
+#include "wirewise/wiring/reading.h"
+
+namespace wirewise {
+
+/// The hosts as trees, each link with its bandwidth; lines end with \n. Hosts that are alike are drawn once.
+[[nodiscard]] std::string write_tree(const Wiring& wiring);
+/// The GPUs and NICs of each host against each other, as nvidia-smi topo -m prints them.
+[[nodiscard]] std::string write_matrix(const Wiring& wiring);
+/// One JSON object: format, devices, pairs, links, facts, notes, partial. read_wiring() reads it back.
+[[nodiscard]] std::string write_json(const Reading& reading);
+
+}  // namespace wirewise

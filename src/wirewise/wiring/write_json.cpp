@@ -1,0 +1,70 @@
+#include <nlohmann/json.hpp>
+
+#include "wirewise/wiring/path.h"
+#include "wirewise/wiring/relation.h"
+#include "wirewise/wiring/write.h"
+
+namespace wirewise {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostPaired = 160;  // devices for which pairs across hosts are listed
+
+Json device_json(const Wiring& wiring, const Device& device) {
+  Json json{{"name", device.name}, {"kind", name_of(device.kind)}};
+  const std::vector<int> host = device.host >= 0 ? devices_of(wiring, DeviceKind::kHost, device.host) : std::vector<int>{};
+  json["host"] = host.empty() ? Json() : Json(wiring.devices[static_cast<std::size_t>(host.front())].name);
+  json["numa"] = device.numa >= 0 ? Json(device.numa) : Json();
+  json["pci"] = device.pci.empty() ? Json() : Json(device.pci);
+  if (!device.model.empty()) json["model"] = device.model;
+  if (!device.cpus.empty()) json["cpus"] = device.cpus;
+  if (!device.rack.empty()) json["rack"] = device.rack;
+  if (device.memory > 0) json["memory_bytes"] = device.memory;
+  if (device.level > 0) json["level"] = device.level;
+  if (!device.placed) json["placed"] = false;
+  if (device.nvls) json["nvls"] = true;
+  return json;
+}
+
+}  // namespace
+
+std::string write_json(const Reading& reading) {
+  const Wiring& wiring = reading.wiring;
+  Json json{{"format", name_of(reading.format)}, {"partial", reading.partial}};
+  Json& devices = json["devices"] = Json::array();
+  for (const Device& device : wiring.devices) devices.push_back(device_json(wiring, device));
+  Json& pairs = json["pairs"] = Json::array();
+  const Relations relations(wiring);
+  const Paths paths(wiring);
+  std::vector<int> ends;
+  for (DeviceKind kind : {DeviceKind::kGpu, DeviceKind::kNic, DeviceKind::kCpu}) {
+    const std::vector<int> some = devices_of(wiring, kind);
+    ends.insert(ends.end(), some.begin(), some.end());
+  }
+  const auto host = [&](int device) { return wiring.devices[static_cast<std::size_t>(device)].host; };
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    for (std::size_t j = i + 1; j < ends.size(); ++j) {
+      if (host(ends[i]) != host(ends[j]) && ends.size() > kMostPaired) continue;
+      const auto path = paths.find(ends[i], ends[j]);
+      pairs.push_back({{"a", wiring.devices[static_cast<std::size_t>(ends[i])].name},
+                       {"b", wiring.devices[static_cast<std::size_t>(ends[j])].name},
+                       {"connection", name_of(relations.between(ends[i], ends[j]))},
+                       {"bandwidth_GBps", path ? Json(path->bandwidth / 1e9) : Json()},
+                       {"provenance", path ? Json(name_of(path->provenance)) : Json()}});
+      if (host(ends[i]) != host(ends[j])) pairs.back()["hosts"] = Json::array({host(ends[i]), host(ends[j])});
+    }
+  }
+  Json& links = json["links"] = Json::array();
+  for (const Link& link : wiring.links) {
+    links.push_back({{"from", link.from}, {"to", link.to}, {"kind", name_of(link.kind)}, {"bandwidth_GBps", link.beta / 1e9}, {"latency_us", link.alpha * 1e6},
+                     {"provenance", name_of(link.provenance)}, {"source", link.source}, {"lanes", link.lanes}, {"generation", link.generation}, {"spec_GBps", link.spec / 1e9}});
+  }
+  Json& facts = json["facts"] = Json::array();
+  for (const Fact& fact : reading.facts) facts.push_back({{"subject", fact.subject}, {"name", fact.name}, {"value", fact.value}, {"line", fact.line}});
+  Json& notes = json["notes"] = Json::array();
+  for (const Note& note : reading.notes) notes.push_back({{"line", note.line}, {"column", note.column}, {"text", note.text}});
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace wirewise

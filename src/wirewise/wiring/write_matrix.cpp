@@ -1,0 +1,42 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "wirewise/base/text.h"
+#include "wirewise/wiring/relation.h"
+#include "wirewise/wiring/write.h"
+
+namespace wirewise {
+
+std::string write_matrix(const Wiring& wiring) {
+  const Relations relations(wiring);
+  std::string text;
+  for (int host = 0; host < hosts_of(wiring); ++host) {
+    std::vector<int> shown = devices_of(wiring, DeviceKind::kGpu, host);
+    const std::vector<int> nics = devices_of(wiring, DeviceKind::kNic, host);
+    shown.insert(shown.end(), nics.begin(), nics.end());
+    if (shown.empty()) continue;
+    if (hosts_of(wiring) > 1) {
+      const std::vector<int> itself = devices_of(wiring, DeviceKind::kHost, host);
+      text += printable(wiring.devices[static_cast<std::size_t>(itself.front())].name) + "\n";
+    }
+    std::size_t width = 6;
+    const auto name = [&](int device) { return printable(wiring.devices[static_cast<std::size_t>(device)].name); };
+    for (int device : shown) width = std::max(width, name(device).size());
+    const bool cpus = std::any_of(shown.begin(), shown.end(), [&](int d) { return !wiring.devices[static_cast<std::size_t>(d)].cpus.empty(); });
+    text += std::string(width, ' ');
+    for (int device : shown) text += "  " + fmt::format("{:<{}}", name(device), std::max<std::size_t>(4, name(device).size()));
+    text += cpus ? "  CPUs            NUMA\n" : "  NUMA\n";
+    for (int row : shown) {
+      text += fmt::format("{:<{}}", name(row), width);
+      for (int column : shown) text += "  " + fmt::format("{:<{}}", name_of(relations.between(row, column)), std::max<std::size_t>(4, name(column).size()));
+      const Device& device = wiring.devices[static_cast<std::size_t>(row)];
+      if (cpus) text += fmt::format("  {:<14}", printable(device.cpus.empty() ? "-" : device.cpus));
+      text += device.numa >= 0 ? fmt::format("  {}\n", device.numa) : "  -\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace wirewise
