@@ -36,7 +36,7 @@ void run(const Options& options) {
   } else if (options.to == "matrix") {
     std::cout << write_matrix(reading.wiring);
   } else {
-    std::cout << write_tree(reading.wiring);
+    std::cout << write_tree(reading.wiring) << write_groups(reading.wiring);
     for (const Fact& fact : reading.facts) std::cout << printable(fact.subject) << "  " << printable(fact.name) << "  " << printable(fact.value) << "\n";
   }
   std::cout << std::flush;

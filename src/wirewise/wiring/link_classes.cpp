@@ -38,6 +38,7 @@ std::vector<LinkClass> load() {
     link.usable = entry["usable"].value<double>().value() * kGiga;
     link.advertised_gbyte = entry["advertised"].value<double>().value();
     link.latency = entry["latency_us"].value_or(0.0) * 1e-6;
+    link.in_switch = entry["in_switch"].value_or(0.0);
     link.source = entry["source"].value<std::string>().value();
     link.notes = entry["notes"].value_or(std::string());
     classes.push_back(std::move(link));

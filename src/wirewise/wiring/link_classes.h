@@ -23,6 +23,7 @@ struct LinkClass {
   BytesPerSecond usable = 0;
   double advertised_gbyte = 0;  // GB/s, data sheets' figure of a full connection; most count both directions
   Seconds latency = 0;         // 0: no figure found
+  double in_switch = 0;        // of NVLink: what sums in NVSwitches reach of `usable`; 0: they can't
   std::string source, notes;
 };
 

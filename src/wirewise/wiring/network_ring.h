@@ -1,0 +1,26 @@
+// Rings between hosts: one for each NIC of a host, all at once.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "wirewise/wiring/group.h"
+
+namespace wirewise {
+
+/// Where a host's data leaves it: a NIC (or the host itself, where its NICs aren't described), and what it gets from the group's devices
+/// into the network.
+struct Exit {
+  int device = -1;            // the NIC or host
+  int link = -1;              // into the network
+  BytesPerSecond bandwidth = 0;  // of that link and of the PCIe before it
+};
+
+/// The NICs of a host that these of its devices use: each its nearest, all that are equally near. In the graph's order.
+[[nodiscard]] std::vector<Exit> exits_of(const Wiring& wiring, int host, const std::vector<int>& devices);
+
+/// Rings over hosts (at least two), whose devices are given: the host with the least network decides, and the uplinks of switches that the
+/// rings leave. Throws bad input when a host has no network.
+[[nodiscard]] GroupBandwidth network_ring(const Wiring& wiring, const std::map<int, std::vector<int>>& hosts);
+
+}  // namespace wirewise
