@@ -82,11 +82,10 @@ std::vector<Bytes> everything(Communicator& comm, std::size_t count) {
   }
   {
     std::vector<std::size_t> sends, recvs;  // rank i sends i + j elements to rank j
-    std::size_t in = 0, out = 0;
+    std::size_t out = 0;
     for (std::size_t j = 0; j < n; ++j) {
       sends.push_back(std::min(count, r + j));
       recvs.push_back(std::min(count, r + j));
-      in += sends.back();
       out += recvs.back();
     }
     Bytes received(out * 4);

@@ -50,8 +50,8 @@ void load_state(const CheckpointReader& reader, const Prepared& prepared, ModelS
   // Too much is as wrong as too little: a checkpoint of another model may hold all of this one's tensors.
   for (const auto& [name, info] : reader.tensors()) {
     if (!name.starts_with("model/")) continue;
-    const auto known = [&](const ParamGroup& group) {
-      return std::any_of(group.tensors.begin(), group.tensors.end(), [&](const TensorShape& tensor) { return "model/" + tensor.name == name; });
+    const auto known = [&wanted = name](const ParamGroup& group) {
+      return std::any_of(group.tensors.begin(), group.tensors.end(), [&](const TensorShape& tensor) { return "model/" + tensor.name == wanted; });
     };
     if (std::none_of(prepared.model.groups.begin(), prepared.model.groups.end(), known)) {
       throw bad_input("checkpoint " + reader.folder().string() + " holds a tensor " + name.substr(6) + " that this model does not have.",
