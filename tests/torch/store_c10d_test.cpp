@@ -70,7 +70,8 @@ TEST(C10dStore, EveryKindOfStoreKeepsTheContract) {
   C10dStore prefixed(c10::make_intrusive<c10d::PrefixStore>("group/1", tcp.underlying()));
   check_contract(prefixed);
   {
-    C10dStore file(c10::make_intrusive<c10d::FileStore>(path.string(), 1));
+    C10dStore file(c10::make_intrusive<c10d::FileStore>(path.string(), 1), "the run's store");
+    EXPECT_EQ(file.where(), "the run's store at " + path.string());
     check_contract(file);
   }
   std::filesystem::remove(path);
@@ -90,7 +91,9 @@ TEST(C10dStore, AWaitingGetLetsOtherThreadsSet) {
 
 TEST(C10dStore, ADeadServerIsAStoreErrorForEveryCall) {
   auto server = serve();
-  C10dStore client(connect(*server), "the store at 127.0.0.1:1234");
+  const std::string where = "the store at 127.0.0.1:" + std::to_string(server->getPort());
+  C10dStore client(c10::make_intrusive<c10d::PrefixStore>("group/1", connect(*server)));
+  EXPECT_EQ(client.where(), where);
   client.set("a", "1");
   server.reset();
   for (const auto& call :
@@ -98,7 +101,7 @@ TEST(C10dStore, ADeadServerIsAStoreErrorForEveryCall) {
                                           [&] { (void)client.get("a", milliseconds(0)); }}) {
     std::string what;
     EXPECT_EQ(kind_of(call, &what), ErrorKind::kStore);
-    EXPECT_NE(what.find("the store at 127.0.0.1:1234"), std::string::npos) << what;
+    EXPECT_NE(what.find(where), std::string::npos) << what;
     EXPECT_EQ(what.find('\n'), std::string::npos) << what;
   }
 }

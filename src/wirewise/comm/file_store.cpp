@@ -106,6 +106,10 @@ std::string FileStore::get(const std::string& key, std::chrono::milliseconds tim
   std::chrono::microseconds pause{200};
   for (;;) {
     if (auto value = read_all(path)) return *value;
+    if (::access(folder_.c_str(), F_OK) != 0) {
+      throw Error(ErrorKind::kStore, "store: lost " + where() + " while waiting for '" + key + "': it was removed.",
+                  "Whoever made it (the launcher) has probably ended: look at its last lines.");
+    }
     if (std::chrono::steady_clock::now() >= deadline) {
       throw Error(ErrorKind::kTimeout,
                   "store: the key '" + key + "' was not set within " + std::to_string(timeout.count()) + " ms.",

@@ -297,7 +297,7 @@ World meet(const Meeting& meeting, milliseconds timeout) {
   } else {
     world.c10d_store =
         meeting.place == Meeting::Place::kTcp ? open_tcp(meeting, deadline, world.where) : open_file(meeting, world.where);
-    world.store = std::make_shared<C10dStore>(world.c10d_store, "the store at " + world.where);
+    world.store = std::make_shared<C10dStore>(world.c10d_store);
   }
   const Introduction self{meeting.size, static_cast<long>(getpid()), host_name(), comm::host_id()};
   const std::vector<Introduction> all = Roll(*world.store, meeting, world.where, deadline.left()).call(self);

@@ -2,6 +2,9 @@
 #include "wirewise/torch/store_c10d.h"
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
 #include <thread>
@@ -9,6 +12,7 @@
 #include <vector>
 
 #include "wirewise/base/error.h"
+#include "wirewise/comm/listener.h"
 
 namespace wirewise {
 namespace {
@@ -31,6 +35,16 @@ auto reaching_store(const std::string& where, const std::string& doing, Call cal
   }
 }
 
+/// Where a store is, through the prefixes that process groups put before their keys; empty for those that are in no place to name.
+std::string place_of(c10d::Store* store) {
+  while (auto* const prefixed = dynamic_cast<c10d::PrefixStore*>(store)) store = prefixed->getUnderlyingStore().get();
+  if (const auto* const tcp = dynamic_cast<c10d::TCPStore*>(store)) return to_string(Endpoint{tcp->getHost(), tcp->getPort()});
+  if (const auto* const file = dynamic_cast<c10d::FileStore*>(store)) return file->getPath();
+  return {};
+}
+
+std::string named(const std::string& name, const std::string& place) { return place.empty() ? name : name + " at " + place; }
+
 }  // namespace
 
 std::string first_line(const std::exception& error) {
@@ -39,8 +53,8 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-C10dStore::C10dStore(c10::intrusive_ptr<c10d::Store> store, std::string where)
-    : store_(std::move(store)), where_(std::move(where)) {}
+C10dStore::C10dStore(c10::intrusive_ptr<c10d::Store> store, const std::string& name)
+    : store_(std::move(store)), where_(named(name, place_of(store_.get()))) {}
 
 void C10dStore::set(const std::string& key, const std::string& value) {
   reaching_store(where_, "setting '" + key + "'", [&] { store_->set(key, value); });
