@@ -293,7 +293,7 @@ TEST(HostChannels, WhoIsMissingIsNamed) {
     FAIL() << "connected with nobody";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
-    EXPECT_NE(error.sentence().find("rank 0 (127.0.0.1:" + std::to_string(gone.port) + "): Connection refused"), std::string::npos)
+    EXPECT_NE(error.sentence().find("rank 0 at 127.0.0.1:" + std::to_string(gone.port) + ": Connection refused"), std::string::npos)
         << error.what();
     EXPECT_NE(error.sentence().find("rank 5"), std::string::npos) << error.what();
   }

@@ -33,10 +33,11 @@ class HostChannels final : public Channels {
   [[nodiscard]] static std::unique_ptr<Listening> listen(const std::string& address);
   [[nodiscard]] static ChannelAddress address_of(const Listening& listening);
   /// Connects with the ranks in `peers` (rank and where it listens): to lower ranks actively, from higher ones by accepting. Strangers'
-  /// connections are dropped and forgotten. Throws Timeout or PeerLost naming ranks and addresses.
+  /// connections are dropped and forgotten. Throws Timeout or PeerLost naming ranks and addresses, or what known.look_after throws.
   [[nodiscard]] static std::shared_ptr<HostChannels> connect(std::unique_ptr<Listening> listening, int rank,
                                                              const std::vector<std::pair<int, ChannelAddress>>& peers,
-                                                             std::chrono::steady_clock::time_point deadline);
+                                                             std::chrono::steady_clock::time_point deadline,
+                                                             const Acquaintance& known = {});
   ~HostChannels() override;
 
   /// Ranks whose connection has closed or gone silent. Never blocks.

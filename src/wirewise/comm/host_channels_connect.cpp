@@ -32,6 +32,7 @@ constexpr auto kStrangersTime = std::chrono::seconds(1);
 constexpr std::size_t kMostStrangers = 512;
 constexpr milliseconds kFirstRetry{5};
 constexpr milliseconds kLastRetry{500};
+constexpr milliseconds kBetweenLooks{20};
 constexpr std::size_t kCookie = 32;
 
 /// Both greetings: magic, sender's rank, receiver's rank, the receiver's cookie.
@@ -140,8 +141,9 @@ struct Stranger {
 
 class Meeting {
  public:
-  Meeting(HostChannels::Listening& listening, int rank, const std::vector<std::pair<int, ChannelAddress>>& peers)
-      : listening_(listening), rank_(rank), random_(std::random_device{}()) {
+  Meeting(HostChannels::Listening& listening, int rank, const std::vector<std::pair<int, ChannelAddress>>& peers,
+          const Acquaintance& known)
+      : listening_(listening), rank_(rank), known_(known), random_(std::random_device{}()) {
     for (const auto& [peer, where] : peers) {
       Peer entry;
       entry.rank = peer;
@@ -152,6 +154,7 @@ class Meeting {
 
   std::vector<HostChannel> run(Clock::time_point deadline) {
     while (!all_in()) {
+      if (known_.look_after) known_.look_after();
       if (Clock::now() >= deadline) throw missing();
       for (Peer& peer : peers_) {
         if (peer.rank < rank_ && !peer.socket.valid() && Clock::now() >= peer.again) attempt(peer);
@@ -173,8 +176,8 @@ class Meeting {
     return std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.established; });
   }
 
-  [[nodiscard]] static std::string name(const Peer& peer) {
-    return "rank " + std::to_string(peer.rank) + " (" + to_string(Endpoint{peer.where.address, peer.where.port}) + ")";
+  [[nodiscard]] std::string name(const Peer& peer) const {
+    return known_.name(peer.rank) + " at " + to_string(Endpoint{peer.where.address, peer.where.port});
   }
 
   [[nodiscard]] Error missing() const {
@@ -188,7 +191,7 @@ class Meeting {
     }
     if (count > kNamed) parts.push_back(std::to_string(count - kNamed) + " more");
     return Error(ErrorKind::kTimeout,
-                 "Rank " + std::to_string(rank_) + " isn't connected with all ranks on other hosts: " + join(parts, "; ") + ".",
+                 known_.name(rank_) + " isn't connected with all ranks on other hosts: " + join(parts, "; ") + ".",
                  "See whether they started and what they said, that no firewall is between, and that all hosts chose interfaces of one "
                  "network (WIREWISE_NET).");
   }
@@ -290,8 +293,9 @@ class Meeting {
       polls.push_back({stranger.socket.get(), POLLIN, 0});
       until = std::min(until, stranger.until);
     }
-    const auto left = std::chrono::ceil<milliseconds>(until - Clock::now()).count();
-    if (::poll(polls.data(), polls.size(), static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000))) < 0 && errno != EINTR) {
+    const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
+    const milliseconds most = known_.look_after ? kBetweenLooks : milliseconds(1000);
+    if (::poll(polls.data(), polls.size(), static_cast<int>(std::clamp(left, milliseconds(0), most).count())) < 0 && errno != EINTR) {
       throw Error(ErrorKind::kFailed, "Waiting for ranks on other hosts failed: " + system_message(errno) + ".",
                   "Raise the limit on open files (ulimit -n).");
     }
@@ -301,7 +305,7 @@ class Meeting {
       if (events == 0) continue;
       if (peer.established) {
         throw Error(ErrorKind::kPeerLost,
-                    name(peer) + " closed its connection while rank " + std::to_string(rank_) + " was still waiting for others.");
+                    name(peer) + " closed its connection while " + known_.name(rank_) + " was still waiting for others.");
       }
       go_on(peer);
     }
@@ -316,6 +320,7 @@ class Meeting {
 
   HostChannels::Listening& listening_;
   int rank_;
+  const Acquaintance& known_;
   std::minstd_rand random_;
   std::vector<Peer> peers_;
   std::deque<Stranger> strangers_;  // oldest first
@@ -363,9 +368,9 @@ ChannelAddress HostChannels::address_of(const Listening& listening) { return lis
 
 std::shared_ptr<HostChannels> HostChannels::connect(std::unique_ptr<Listening> listening, int rank,
                                                     const std::vector<std::pair<int, ChannelAddress>>& peers,
-                                                    Clock::time_point deadline) {
+                                                    Clock::time_point deadline, const Acquaintance& known) {
   auto state = std::make_unique<State>();
-  state->channels = Meeting(*listening, rank, peers).run(deadline);
+  state->channels = Meeting(*listening, rank, peers, known).run(deadline);
   return std::make_shared<HostChannels>(std::move(state));
 }
 

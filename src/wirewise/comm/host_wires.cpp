@@ -47,7 +47,8 @@ class HostEnd final : public WireEnd {
 
   [[nodiscard]] std::string card() const override { return written(HostChannels::address_of(*listening_), network_->address()); }
 
-  Wires connect(int rank, const HostMap& hosts, const std::vector<std::string>& cards, std::chrono::steady_clock::time_point deadline) override {
+  Wires connect(int rank, const HostMap& hosts, const std::vector<std::string>& cards, std::chrono::steady_clock::time_point deadline,
+                const Acquaintance& known) override {
     std::vector<std::string> addresses(cards.size());
     std::vector<ChannelAddress> channels(cards.size());
     for (int r = 0; r < hosts.ranks(); ++r) {
@@ -58,7 +59,7 @@ class HostEnd final : public WireEnd {
     std::vector<std::pair<int, ChannelAddress>> rails;
     for (const int r : hosts.rails(rank)) rails.emplace_back(r, channels[static_cast<std::size_t>(r)]);
     Wires wires;
-    wires.channels = HostChannels::connect(std::move(listening_), rank, rails, deadline);
+    wires.channels = HostChannels::connect(std::move(listening_), rank, rails, deadline, known);
     wires.network = network_->connect(rank, addresses);
     return wires;
   }

@@ -262,13 +262,18 @@ class Meeting {
     return true;
   }
 
-  /// A rank that has shown its card and ended. (Within one PID namespace; else the deadline tells.)
+  /// A rank that has shown its card and ended: a process that nobody has waited for yet, or none any more, nor a socket that takes calls.
+  /// (A process of another PID namespace can't be seen, but its socket can.)
   [[nodiscard]] bool gone(int r) const {
     const long pid = card(r).pid;
     std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
     const std::string text((std::istreambuf_iterator<char>(status)), {});
     const std::size_t end = text.rfind(')');
-    return end != std::string::npos && end + 2 < text.size() && text[end + 2] == 'Z';
+    if (end != std::string::npos) return end + 2 < text.size() && text[end + 2] == 'Z';
+    const UniqueFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    socklen_t length = 0;
+    const sockaddr_un address = address_of(card(r).socket, length);
+    return probe.valid() && ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 && errno == ECONNREFUSED;
   }
 
   void map_arenas() {

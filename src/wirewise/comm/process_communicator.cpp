@@ -54,14 +54,18 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store> store, in
     return std::make_unique<comm::LocalCommunicator>(std::move(link), options);
   }
   std::vector<comm::RankIdentity> identities;
-  for (int r = 0; r < size; ++r) identities.push_back({cards.of(r).host, cards.of(r).pid, r});
+  comm::Acquaintance known;
+  for (int r = 0; r < size; ++r) {
+    identities.push_back({cards.of(r).host, cards.of(r).pid, r});
+    known.names.push_back(cards.who(r));
+  }
   link.inner = true;
   auto local = std::make_unique<comm::LocalCommunicator>(std::move(link), options);
   const auto make_end = [](int) { return comm::make_host_end(); };
   const auto end = make_end(size);
   const std::vector<std::string> wires = comm::exchange_texts(prefixed, cards, "wires", end->card());
   return std::make_unique<comm::SpanningCommunicator>(hosts, rank, std::move(identities), std::move(local),
-                                                      end->connect(rank, hosts, wires, cards.deadline), make_end,
+                                                      end->connect(rank, hosts, wires, cards.deadline, known), make_end,
                                                       comm::FlightTicket{std::move(flight), std::move(job_ranks)}, options, options.timeout);
 }
 

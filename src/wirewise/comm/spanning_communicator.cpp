@@ -222,11 +222,22 @@ std::unique_ptr<Communicator> SpanningCommunicator::split(int colour, int key, C
     }
     auto local = std::unique_ptr<LocalCommunicator>(static_cast<LocalCommunicator*>(result.release()));
     local->group()->serve(identities, hosts.members(hosts.host_of(place)));
-    Wires wires = end->connect(place, hosts, members_cards, std::chrono::steady_clock::now() + group_->options().timeout);
     FlightTicket flight{group_->flight().recorder, {}};
     for (const int member : members) flight.job_ranks.push_back(group_->flight().job_rank(member));
-    result = std::make_unique<SpanningCommunicator>(std::move(hosts), place, std::move(identities), std::move(local), std::move(wires), make_end_,
-                                                    std::move(flight), options, group_->options().timeout, table_.get());
+    // Who waits for a connection waits for no operation: this communicator's other connections tell of deaths meanwhile.
+    Acquaintance known;
+    for (const int member : members) known.names.push_back(group_->name_of_rank(member));
+    known.look_after = [&] { group_->look_after(call.label); };
+    try {
+      Wires wires = end->connect(place, hosts, members_cards, std::chrono::steady_clock::now() + group_->options().timeout, known);
+      result = std::make_unique<SpanningCommunicator>(std::move(hosts), place, std::move(identities), std::move(local), std::move(wires), make_end_,
+                                                      std::move(flight), options, group_->options().timeout, table_.get());
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTimeout && error.kind() != ErrorKind::kPeerLost) throw;  // of the part itself, and known to its ranks
+      const Error cause = group_->first_cause(error, call.label);
+      if (local) local->group()->record_failure(cause);
+      throw cause;
+    }
   }
   // Ends live until all have connected.
   barrier(call).wait();

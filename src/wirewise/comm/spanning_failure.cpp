@@ -4,6 +4,7 @@
 // "who <call>" which ranks of your host are missing in it; "missing <call>\n<absent>\n<silent>" the answer.
 #include <algorithm>
 #include <charconv>
+#include <thread>
 
 #include "wirewise/comm/spanning_group.h"
 #include "wirewise/comm/spanning_operation.h"
@@ -144,11 +145,11 @@ void SpanningGroup::hear(Passed& passed) {
   }
 }
 
-void SpanningGroup::look_at_peers(Passed& passed, Clock::time_point now) {
-  const SpanningOperation* const open = oldest_open();
-  if (open == nullptr) return;
-  const std::string during = " during " + describe_call(open->fingerprint, options_.name) + ".";
-  const auto overdue = [&](int r, Clock::duration grace) { return now - missed_since_.try_emplace(r, now).first->second >= grace; };
+bool SpanningGroup::overdue(int r, Clock::time_point now, Clock::duration grace) {
+  return now - missed_since_.try_emplace(r, now).first->second >= grace;
+}
+
+bool SpanningGroup::find_deaths(Passed& passed, Clock::time_point now, const std::string& during) {
   const char* const advice = "Look at that rank's own output and the kernel log; start again from the last checkpoint.";
   const Link& link = local_group()->link();
   const std::vector<int> dead_here = link.liveness ? link.liveness->dead() : std::vector<int>{};
@@ -157,21 +158,29 @@ void SpanningGroup::look_at_peers(Passed& passed, Clock::time_point now) {
     if (std::find(dead_here.begin(), dead_here.end(), link.liveness_ranks[static_cast<std::size_t>(p)]) == dead_here.end()) continue;
     if (local_group()->control().rank(p).departed.load() != 0) {
       departed_.insert(r);
-    } else if (overdue(r, kDeathGrace)) {
-      return fail_all(passed, Error(ErrorKind::kPeerLost, name_of_rank(r) + " died" + during, advice));
+    } else if (overdue(r, now, kDeathGrace)) {
+      fail_all(passed, Error(ErrorKind::kPeerLost, name_of_rank(r) + " died during " + during + ".", advice));
+      return true;
     }
   }
   std::vector<int> gone = wires_.channels->dead();
   gone.insert(gone.end(), lost_.begin(), lost_.end());
   for (const int r : gone) {
-    if (!departed_.contains(r) && overdue(r, kDeathGrace)) {
-      return fail_all(passed, Error(ErrorKind::kPeerLost, name_of_rank(r) + " died, or its host can't be reached," + during, advice));
+    if (!departed_.contains(r) && overdue(r, now, kDeathGrace)) {
+      fail_all(passed, Error(ErrorKind::kPeerLost, name_of_rank(r) + " died, or its host can't be reached, during " + during + ".", advice));
+      return true;
     }
   }
+  return false;
+}
+
+void SpanningGroup::look_at_peers(Passed& passed, Clock::time_point now) {
+  const SpanningOperation* const open = oldest_open();
+  if (open == nullptr || find_deaths(passed, now, describe_call(open->fingerprint, options_.name))) return;
   const auto awaited = open->missing();
   for (const int r : departed_) {
     const bool needed = std::any_of(awaited.begin(), awaited.end(), [r](const Missing& missing) { return missing.rank == r; });
-    if (!needed || !overdue(r, kLeaveGrace)) continue;
+    if (!needed || !overdue(r, now, kLeaveGrace)) continue;
     return fail_all(passed, Error(ErrorKind::kPeerLost,
                                   name_of_rank(r) + " has left " + options_.name + ", but " + name_of_rank(rank_) + " waits for it in " +
                                       describe_call(open->fingerprint, options_.name) + ".",
@@ -226,6 +235,40 @@ void SpanningGroup::look_at_deadlines(Passed& passed, Clock::time_point now) {
   for (const auto& operation : std::vector(messages_)) {
     if (overdue(operation)) return;
   }
+}
+
+void SpanningGroup::look_after(const std::string& doing) {
+  Passed passed;
+  {
+    const std::lock_guard lock(drive_mutex_);
+    if (const auto failure = local_group()->recorded_failure()) {
+      fail_all(passed, *failure);
+    } else {
+      hear(passed);
+      find_deaths(passed, Clock::now(), doing);
+    }
+  }
+  finish(passed);
+  const std::lock_guard lock(issue_mutex_);
+  if (failure_) throw *failure_;
+}
+
+Error SpanningGroup::first_cause(const Error& found, const std::string& doing) noexcept {
+  try {
+    for (const auto end = Clock::now() + 2 * kDeathGrace; Clock::now() < end; std::this_thread::sleep_for(kHealthInterval / 4)) look_after(doing);
+    Passed passed;
+    {
+      const std::lock_guard lock(drive_mutex_);
+      fail_all(passed, found);
+    }
+    finish(passed);
+    look_after(doing);
+  } catch (const Error& first) {
+    return first;
+  } catch (...) {
+    // No memory for the search: what was found counts.
+  }
+  return found;
 }
 
 void SpanningGroup::check_health(Passed& passed) {

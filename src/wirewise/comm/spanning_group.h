@@ -72,6 +72,11 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
   void abort(const std::string& reason) noexcept;
   void close() noexcept;
 
+  /// Looks whether ranks have died or told of a failure while this one does something that is no operation, "split into part". Throws it.
+  void look_after(const std::string& doing);
+  /// The first cause where `found` ended something that is no operation: what others tell of, a death, or else `found`, which all are told.
+  [[nodiscard]] Error first_cause(const Error& found, const std::string& doing) noexcept;
+
   /// The network says that a peer is gone.
   void note_lost(int r) { lost_.insert(r); }
   /// Keeps memory that peers may still use after a failure, until all have left.
@@ -108,6 +113,9 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
   void check_health(Passed& passed);
   void hear(Passed& passed);
   void look_at_peers(Passed& passed, Clock::time_point now);
+  [[nodiscard]] bool overdue(int r, Clock::time_point now, Clock::duration grace);
+  /// True when a rank has died: then all has failed.
+  bool find_deaths(Passed& passed, Clock::time_point now, const std::string& during);
   void look_at_deadlines(Passed& passed, Clock::time_point now);
   [[nodiscard]] std::optional<std::string> who_is_missing(const SpanningOperation& operation, Clock::time_point now);
   [[nodiscard]] Stragglers stragglers_here(std::uint64_t sequence) const;

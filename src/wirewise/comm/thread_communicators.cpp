@@ -85,7 +85,7 @@ std::vector<std::unique_ptr<Communicator>> make_thread_communicators(const std::
   for (std::size_t r = 0; r < ids.size(); ++r) {
     threads.emplace_back([&, r] {
       try {
-        comm::Wires wires = ends[r]->connect(static_cast<int>(r), hosts, cards, std::chrono::steady_clock::now() + options.timeout);
+        comm::Wires wires = ends[r]->connect(static_cast<int>(r), hosts, cards, std::chrono::steady_clock::now() + options.timeout, {});
         communicators[r] = std::make_unique<comm::SpanningCommunicator>(hosts, static_cast<int>(r), identities, std::move(locals[r]),
                                                                         std::move(wires), make_end, comm::FlightTicket{}, options, options.timeout);
       } catch (...) {

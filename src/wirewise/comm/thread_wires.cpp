@@ -210,7 +210,8 @@ class ThreadEnd final : public WireEnd {
     const std::shared_ptr<ThreadSwitch>* const place = &middle_;
     return {reinterpret_cast<const char*>(&place), sizeof place};
   }
-  Wires connect(int rank, const HostMap& hosts, const std::vector<std::string>& cards, std::chrono::steady_clock::time_point) override {
+  Wires connect(int rank, const HostMap& hosts, const std::vector<std::string>& cards, std::chrono::steady_clock::time_point,
+                const Acquaintance&) override {
     const std::shared_ptr<ThreadSwitch>* place = nullptr;
     std::memcpy(&place, cards.front().data(), sizeof place);
     const std::shared_ptr<ThreadSwitch> middle = *place;

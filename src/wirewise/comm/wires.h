@@ -26,7 +26,7 @@ class WireEnd {
   [[nodiscard]] virtual std::string card() const = 0;
   /// `cards`: by rank of the communicator. All ranks' ends must live until all have connected.
   [[nodiscard]] virtual Wires connect(int rank, const HostMap& hosts, const std::vector<std::string>& cards,
-                                      std::chrono::steady_clock::time_point deadline) = 0;
+                                      std::chrono::steady_clock::time_point deadline, const Acquaintance& known) = 0;
 };
 
 using MakeWireEnd = std::function<std::unique_ptr<WireEnd>(int ranks)>;
