@@ -15,6 +15,7 @@
 
 #include "cli/program.h"
 #include "comm/ranks.h"
+#include "fuzz.h"
 #include "wirewise/base/error.h"
 #include "wirewise/comm/flight_recorder.h"
 
@@ -23,6 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
+using testing::FuzzRounds;
 using testing::run_communicators;
 using testing::TemporaryFolder;
 using testing_support::Program;
@@ -308,7 +310,7 @@ TEST(DoctorFlight, AnyChangeToARecordIsReadWithoutACrash) {
   std::mt19937 random(seed);
   SCOPED_TRACE("seed " + std::to_string(seed));
   const std::vector<std::string> pieces{"null", "-1", "1e300", "18446744073709551615", "\"\"", "[]", "{}", "true", "99999999999", "\"\\ud800\"", "\x1b[31m", "0"};
-  for (int i = 0; i < 60; ++i) {
+  for (FuzzRounds rounds(60); rounds.more();) {
     std::string text = good;
     for (unsigned k = 0; k < 1 + random() % 3; ++k) {
       const std::size_t at = random() % text.size();

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "fuzz.h"
 #include "train/checkpoint_ranks.h"
 #include "train/python.h"
 #include "train/temporary_folder.h"
@@ -162,8 +163,8 @@ TEST(CheckpointHostile, DamagedIndexesNeverCrash) {
   const json flat = victim.index().flatten();
   const std::string text = victim.index().dump();
   int opened = 0, refused = 0;
-  for (int round = 0; round < 1500; ++round) {
-    if (round % 2 == 0) {  // a value replaced
+  for (FuzzRounds rounds(1500); rounds.more();) {
+    if (rounds.round() % 2 == 0) {  // a value replaced
       const json values{0, 1, -1, 3.5, ~std::uint64_t{0}, std::int64_t{1} << 62, "x", "", nullptr, true, json::array(), json::object(), json{1, 2}};
       auto item = flat.begin();
       std::advance(item, static_cast<std::ptrdiff_t>(random() % flat.size()));

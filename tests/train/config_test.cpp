@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "fuzz.h"
 #include "train/temporary_folder.h"
 #include "wirewise/base/error.h"
 
@@ -207,7 +208,7 @@ TEST(Config, DamagedFilesNeverCrash) {
   const std::string text = to_toml(config);
   const std::string_view pieces[] = {"[", "]", "=", "\"", "\n", "{", "}", "[[x]]", "nan", "-", "9999999999999999999", "\xff", "1979-05-27", "a.b.c = 1\n", "\"\"\"", "#", "[train]\n", "lr = [1,\n2]\n"};
   int accepted = 0, refused = 0;
-  for (int round = 0; round < 2000; ++round) {
+  for (FuzzRounds rounds(2000); rounds.more();) {
     std::string bad = text;
     for (std::uint64_t n = 1 + random() % 4; n > 0; --n) {
       const std::size_t at = random() % bad.size();

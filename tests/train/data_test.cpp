@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "fuzz.h"
 #include "train/token_files.h"
 #include "wirewise/base/error.h"
 
@@ -293,7 +294,8 @@ TEST(Tokens, DamagedFilesNeverCrash) {
   };
   const TemporaryFolder folder;
   int opened = 0, refused = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (FuzzRounds rounds(3000); rounds.more();) {
+    const std::uint64_t round = rounds.round();
     const auto tokens = random_tokens<std::uint16_t>(random, 1 + random() % 20, 60000);
     path file;
     if (round % 3 == 0) {
@@ -305,7 +307,7 @@ TEST(Tokens, DamagedFilesNeverCrash) {
     }
     try {
       const auto source = open_at(file);
-      std::mt19937_64 pieces(static_cast<std::uint64_t>(round));
+      std::mt19937_64 pieces(round);
       (void)in_pieces(*source, pieces);
       (void)source->where(source->size() - 1);
       (void)fingerprint(*source);
