@@ -22,6 +22,10 @@ const ReduceKernels& best_kernels() noexcept {
   return portable_kernels();
 }
 
+constexpr std::size_t kLine = 64;
+// Bytes of a result between inputs and memory: stores past the caches are slow while the reads of a longer block keep the core waiting.
+constexpr std::size_t kStreamBlock = 256;
+
 std::size_t index(DType dtype) noexcept { return static_cast<std::size_t>(dtype); }
 
 bool is_half(DType dtype) noexcept { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
@@ -70,10 +74,19 @@ void reduce(const ReduceKind& kind, std::span<const std::byte* const> sources, s
 
   alignas(64) std::byte accumulators[kReduceBlock * 8];
   alignas(64) std::byte rounded[kReduceBlock * 8];
-  for (std::size_t first = 0; first < count; first += kReduceBlock) {
-    const std::size_t length = std::min(kReduceBlock, count - first);
+  // What was just read is in the caches: written in place it stays there.
+  const auto in_place = [&](const std::byte* target) { return std::find(sources.begin(), sources.end(), target) != sources.end(); };
+  const bool streams = stream && !kind.accumulate && !std::all_of(targets.begin(), targets.end(), in_place);
+  std::size_t length = 0;
+  for (std::size_t first = 0; first < count; first += length) {
+    length = kReduceBlock;
+    if (streams) {  // blocks end with a line of the first target
+      const std::size_t over = reinterpret_cast<std::uintptr_t>(targets[0] + first * out_size) % kLine;
+      length = (kStreamBlock - over) / out_size;
+    }
+    length = std::min(length, count - first);
     const std::size_t at = first * out_size;
-    if (targets.size() == 1 && (!stream || kind.accumulate)) {
+    if (targets.size() == 1 && !streams) {
       std::byte* const out = targets[0] + at;
       if (plain) {
         combine(out, sources.data(), ranks, first, length);
@@ -94,13 +107,14 @@ void reduce(const ReduceKind& kind, std::span<const std::byte* const> sources, s
       result = rounded;
     }
     for (std::byte* const target : targets) {
-      if (stream && std::find(sources.begin(), sources.end(), target) == sources.end()) {
-        stream_copy(target + at, result, length * out_size);
+      if (streams && !in_place(target)) {
+        stream_store(target + at, result, length * out_size);
       } else {
         std::memcpy(target + at, result, length * out_size);
       }
     }
   }
+  if (streams) stream_fence();
 }
 
 void take_over(const ReduceKind& kind, std::byte* out, const std::byte* result, std::size_t count) {

@@ -18,10 +18,10 @@ constexpr std::size_t kBlockLines = 64;  // a page: fetched ahead, since the pro
 
 #if defined(__x86_64__)
 
-__attribute__((target("avx512f"))) void stream_lines_avx512(std::byte* to, const std::byte* from, std::size_t lines) noexcept {
+__attribute__((target("avx512f"))) void stream_lines_avx512(std::byte* to, const std::byte* from, std::size_t lines, bool fetch) noexcept {
   for (std::size_t first = 0; first < lines; first += kBlockLines) {
     const std::size_t end = std::min(first + kBlockLines, lines);
-    for (std::size_t i = first; i < end; ++i) _mm_prefetch(reinterpret_cast<const char*>(from + i * kLine), _MM_HINT_T0);
+    for (std::size_t i = first; fetch && i < end; ++i) _mm_prefetch(reinterpret_cast<const char*>(from + i * kLine), _MM_HINT_T0);
     for (std::size_t i = first; i < end; ++i) {
       _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i * kLine), _mm512_loadu_si512(from + i * kLine));
     }
@@ -36,6 +36,29 @@ void stream_lines_sse2(std::byte* to, const std::byte* from, std::size_t lines) 
 
 #endif
 
+void stream(std::byte* out, const std::byte* in, std::size_t bytes, [[maybe_unused]] bool fetch) noexcept {
+#if defined(__x86_64__)
+  const std::size_t head = (kLine - reinterpret_cast<std::uintptr_t>(out) % kLine) % kLine;
+  if (bytes >= head + kLine) {
+    std::memcpy(out, in, head);
+    out += head;
+    in += head;
+    bytes -= head;
+    static const bool wide = __builtin_cpu_supports("avx512f");
+    const std::size_t lines = bytes / kLine;
+    if (wide) {
+      stream_lines_avx512(out, in, lines, fetch);
+    } else {
+      stream_lines_sse2(out, in, lines);
+    }
+    out += lines * kLine;
+    in += lines * kLine;
+    bytes -= lines * kLine;
+  }
+#endif
+  std::memcpy(out, in, bytes);
+}
+
 std::size_t last_level_cache_bytes() noexcept {
 #if defined(_SC_LEVEL3_CACHE_SIZE)
   const long bytes = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -47,30 +70,17 @@ std::size_t last_level_cache_bytes() noexcept {
 }  // namespace
 
 void stream_copy(void* to, const void* from, std::size_t bytes) noexcept {
+  stream(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, true);
+  stream_fence();
+}
+
+void stream_store(void* to, const void* from, std::size_t bytes) noexcept {
+  stream(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, false);
+}
+
+void stream_fence() noexcept {
 #if defined(__x86_64__)
-  auto* out = static_cast<std::byte*>(to);
-  const auto* in = static_cast<const std::byte*>(from);
-  const std::size_t head = (kLine - reinterpret_cast<std::uintptr_t>(out) % kLine) % kLine;
-  if (bytes >= head + kLine) {
-    std::memcpy(out, in, head);
-    out += head;
-    in += head;
-    bytes -= head;
-    static const bool wide = __builtin_cpu_supports("avx512f");
-    const std::size_t lines = bytes / kLine;
-    if (wide) {
-      stream_lines_avx512(out, in, lines);
-    } else {
-      stream_lines_sse2(out, in, lines);
-    }
-    _mm_sfence();
-    out += lines * kLine;
-    in += lines * kLine;
-    bytes -= lines * kLine;
-  }
-  std::memcpy(out, in, bytes);
-#else
-  std::memcpy(to, from, bytes);
+  _mm_sfence();
 #endif
 }
 
