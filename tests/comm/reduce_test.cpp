@@ -169,6 +169,37 @@ TEST(Reduce, StoresIntoSeveralTargetsAndAddsWhereAsked) {
   EXPECT_EQ(second[0], 0.501953125F);
 }
 
+TEST(Reduce, PastTheCachesHasTheSameBitsAtAnyAddressInPlaceOrApart) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64, DType::kInt8}) {
+    const std::size_t element = size_of(dtype);
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{257}, std::size_t{5003}}) {
+      for (const std::size_t shift : {std::size_t{0}, std::size_t{1}, std::size_t{4}, std::size_t{60}, std::size_t{64}}) {
+        for (const Reduction op : {Reduction::kSum, Reduction::kAverage}) {
+          std::vector<std::vector<std::byte>> inputs(3, std::vector<std::byte>(count * element + 200));
+          std::vector<const std::byte*> sources;
+          for (int r = 0; r < 3; ++r) {
+            std::byte* const data = inputs[static_cast<std::size_t>(r)].data() + shift;
+            for (std::size_t i = 0; i < count; ++i) write_number(dtype, data, i, input_number(dtype, 11, r, i));
+            sources.push_back(data);
+          }
+          std::vector<std::byte> plain(count * element + 1);
+          reduce({dtype, dtype, op, false}, sources, std::vector<std::byte*>{plain.data()}, count);
+          std::vector<std::byte> apart(count * element + 400, std::byte{0xee});
+          std::byte* const out = apart.data() + 100 + shift;
+          std::byte* const in_place = inputs[1].data() + shift;
+          reduce({dtype, dtype, op, false}, sources, std::vector<std::byte*>{out, in_place}, count, true);
+          EXPECT_EQ(std::memcmp(out, plain.data(), count * element), 0) << name_of(dtype) << ' ' << count << " at " << shift;
+          EXPECT_EQ(std::memcmp(in_place, plain.data(), count * element), 0) << name_of(dtype) << ' ' << count << " in place at " << shift;
+          for (std::size_t i = 0; i < 100; ++i) {
+            ASSERT_EQ(out[-1 - static_cast<std::ptrdiff_t>(i)], std::byte{0xee});
+            ASSERT_EQ(out[count * element + i], std::byte{0xee});
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Reduce, RefusesWhatItCannotDo) {
   const auto refused = [](ReduceKind kind) {
     try {

@@ -37,6 +37,7 @@ void Collective::announce(std::span<const std::uint64_t> words, bool carried) {
   CallCell& cell = own();
   cell.published.store(0, std::memory_order_relaxed);
   cell.reduced.store(0, std::memory_order_relaxed);
+  cell.claims.store(0, std::memory_order_relaxed);
   cell.consumed.store(initially_consumed_, std::memory_order_relaxed);
   cell.fingerprint = fingerprint;
   cell.stage = stage_;

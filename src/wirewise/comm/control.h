@@ -1,5 +1,6 @@
 // The memory that the ranks of one communicator coordinate through: a cell a rank, a ring of call slots with a cell a rank, the first
-// failure, and the table of message channels. Each cell is written by its owner only (bells and the failure excepted).
+// failure, and the table of message channels. Each cell is written by its owner only (bells, the failure and
+// claims excepted).
 //
 // A call takes slot (sequence mod kSlots). Its owner fills its cell and stores `issued` = sequence + 1 (release); peers that read that
 // (acquire) may read the rest of the cell. All that a small call needs lies in the cell's first cache line: the digest of its fingerprint
@@ -109,6 +110,7 @@ struct alignas(64) CallCell : CallHead {
   std::atomic<std::uint64_t> reduced{0};                // rounds of its slice that this rank has reduced
   std::atomic<std::uint64_t> consumed{0};               // rounds that this rank has taken from its peers' staging areas
   std::atomic<std::uint64_t> done{0};                   // sequence + 1: this rank no longer touches its peers' memory
+  std::atomic<std::uint64_t> claims{0};                 // chunks of this rank's input that are taken on, by whichever rank (fan.h)
   std::uint64_t stage = 0;   // offset of this rank's staging area, where inputs are staged
   std::uint64_t result = 0;  // the same where results are; written before the first `reduced`
   std::uint64_t table = 0;   // offset of the words where they are more than fit

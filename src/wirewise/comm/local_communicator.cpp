@@ -99,6 +99,8 @@ Work LocalCommunicator::all_gather(std::span<const AllGatherPart> parts, CallOpt
       for (std::size_t r = 0; r < ranks; ++r) plan.incoming[r].push_back({bytes_of(part.full) + r * bytes, bytes});
     }
     plan.outgoing[0] = plan.exposed;
+    plan.fans = parts.size() == 1 && fans_out(print, plan.exposed[0].bytes, size());
+    if (plan.fans) plan.filled = {bytes_of(parts[0].full), ranks * plan.exposed[0].bytes};
     plan.view = [own = plan.exposed](int, std::span<const std::byte* const> buffers, std::span<const std::uint64_t>) {
       std::vector<ConstSpan> spans;
       for (std::size_t i = 0; i < own.size(); ++i) spans.push_back({buffers[i], own[i].bytes});
@@ -129,6 +131,8 @@ Work LocalCommunicator::broadcast(Buffer buffer, std::size_t count, int root, Ca
   return run(call, std::move(options), [&](CallOptions&& how, bool copied) -> std::shared_ptr<Collective> {
     MovePlan plan;
     plan.exposed = {{call.in, call.in_bytes}};
+    plan.fans = fans_out(print, bytes, size());
+    if (plan.fans && !is_root) plan.filled = {bytes_of(buffer), bytes};
     plan.outgoing = {plan.exposed};
     plan.incoming.resize(static_cast<std::size_t>(size()));
     if (!is_root) plan.incoming[static_cast<std::size_t>(root)] = {{bytes_of(buffer), bytes}};

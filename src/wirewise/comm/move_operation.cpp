@@ -58,6 +58,11 @@ MoveOperation::MoveOperation(std::shared_ptr<Group> owner, const Fingerprint& pr
     staged_in_ = false;
   }
   exposes_ = exposed > 0 && !staged_in_ && !copied && size() > 1;
+  if (plan_.fans) {
+    words.push_back(place_of(plan_.filled.data, plan_.filled.bytes));
+    named_ = words.back() != 0 && words.back() != kEverything;
+    fan_over_ = false;
+  }
   words.insert(words.end(), plan_.counts.begin(), plan_.counts.end());
   set_words(std::move(words));
   if (staged_in_) {
@@ -76,6 +81,9 @@ MoveOperation::MoveOperation(std::shared_ptr<Group> owner, const Fingerprint& pr
     touched += sources_[r].to.left();
   }
   stream_ = exceeds_caches(touched * ranks);
+  if (named_) {  // all of it comes by the fan
+    for (Source& source : sources_) source.to = {};
+  }
   Source& self = sources_[static_cast<std::size_t>(rank())];
   if (self.to.left() > 0) {
     self.from = SpanWalker<ConstSpan>(plan_.outgoing[plan_.shared ? 0 : static_cast<std::size_t>(rank())]);
@@ -123,6 +131,46 @@ bool MoveOperation::publish() {
     moved = true;
   }
   return moved;
+}
+
+void MoveOperation::open_fan() {
+  const auto source_bytes = [this](int r) {
+    return fingerprint.operation == Operation::kBroadcast && r != fingerprint.root ? 0 : static_cast<std::size_t>(fingerprint.count) * size_of(fingerprint.in);
+  };
+  const std::size_t bytes = source_bytes(std::max(fingerprint.root, 0));
+  fan_ = Fan(bytes, stream_);
+  const auto mapped = [](std::uint64_t place) { return place != 0 && place != kEverything && !is_private_place(place); };
+  bool all_named = true;
+  for (int i = 0; i < size(); ++i) {
+    const int r = (rank() + i) % size();
+    const std::span<const std::uint64_t> all = words(r);
+    if (mapped(all[1])) {
+      fan_.add_target(group->at(r, all[1]));
+    } else if (r != rank() && all[1] != kEverything) {
+      all_named = false;
+    }
+    const std::size_t place = fingerprint.operation == Operation::kAllGather ? static_cast<std::size_t>(r) * bytes : 0;
+    if (source_bytes(r) == 0) continue;
+    if (r == rank()) {
+      fan_.add_source(plan_.exposed[0].data, place, own().claims);
+    } else if (!cell(r).staged_in() && mapped(all[0])) {
+      fan_.add_source(group->at(r, all[0]), place, group->control().call(fingerprint.sequence, r).claims);
+    }
+  }
+  if (all_named) rounds_ = published_;  // nobody reads the staging area
+  fan_open_ = true;
+}
+
+bool MoveOperation::fan_out() {
+  if (fan_over_ || !all_arrived()) return false;
+  if (!fan_open_) open_fan();
+  std::size_t copied = 0;
+  while (copied < kQuantum && !fan_over_) {
+    const std::size_t now = fan_.step();
+    fan_over_ = now == 0;
+    copied += now;
+  }
+  return true;
 }
 
 /// Copies up to `most` bytes from the peer's own memory; returns how many.
@@ -190,13 +238,16 @@ bool MoveOperation::step() {
   bool moved = meet();
   moved = publish() || moved;
   moved = consume() || moved;
-  const bool taken = std::all_of(sources_.begin(), sources_.end(), [](const Source& source) { return source.to.left() == 0; });
+  moved = fan_out() || moved;
+  const bool taken = fan_over_ && std::all_of(sources_.begin(), sources_.end(), [](const Source& source) { return source.to.left() == 0; });
   if (!is_done() && taken && all_arrived()) {
-    reach(Level::kOutput);
+    if (!fan_.has_targets()) reach(Level::kOutput);
     post_done();
     moved = true;
   }
-  if (is_done() && !reached(Level::kComplete) && published_ == rounds_ && (!exposes_ || peers_done())) {
+  const bool shared = exposes_ || fan_.has_targets();
+  if (is_done() && !reached(Level::kComplete) && published_ == rounds_ && (!shared || peers_done())) {
+    if (!reached(Level::kOutput)) reach(Level::kOutput);
     reach(Level::kComplete);
     moved = true;
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "wirewise/comm/collective.h"
+#include "wirewise/comm/fan.h"
 
 namespace wirewise::comm {
 
@@ -15,6 +16,8 @@ namespace wirewise::comm {
 struct MovePlan {
   std::vector<ConstSpan> exposed;     // the buffers that peers read from
   std::vector<std::uint64_t> counts;  // all_to_all: what goes to each rank
+  bool fans = false;                  // fans_out() says so: `filled` is where peers may write what this rank takes, with all parts equal
+  Span filled;
   bool shared = true;                 // every reader takes the same bytes: outgoing has one stream, else one a rank
   std::vector<std::vector<ConstSpan>> outgoing;
   std::vector<std::vector<Span>> incoming;  // by source
@@ -71,6 +74,8 @@ class MoveOperation final : public Collective {
   void open_source(int peer);
   bool publish();
   bool consume();
+  void open_fan();
+  bool fan_out();
   std::size_t pull(int peer, Source& source, std::size_t most);
   bool consume_staged(int peer, Source& source);
 
@@ -82,6 +87,10 @@ class MoveOperation final : public Collective {
   std::uint64_t consumed_ = 0;
   std::vector<Source> sources_;
   bool stream_ = false;   // what moves doesn't fit into the caches
+  bool named_ = false;    // peers may fill this rank's output
+  bool fan_open_ = false;
+  bool fan_over_ = true;  // no chunk is left to claim
+  Fan fan_;
   bool exposes_ = false;  // peers read this rank's own buffers
 };
 

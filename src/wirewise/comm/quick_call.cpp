@@ -193,6 +193,7 @@ Attempt Group::attempt(QuickCall& call) {
   const std::uint64_t digest = call.print.digest();
   cell.published.store(0, std::memory_order_relaxed);
   cell.reduced.store(0, std::memory_order_relaxed);
+  cell.claims.store(0, std::memory_order_relaxed);
   cell.consumed.store(0, std::memory_order_relaxed);
   cell.fingerprint.take_numbers(call.print);
   cell.fingerprint.set_label(call.label);
