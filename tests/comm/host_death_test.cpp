@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/namespaces.h"
@@ -39,7 +40,10 @@ struct Page {
 std::atomic<int> countdown{0};
 Page* page = nullptr;
 
-void strike(const char*) {
+const char* only_at = nullptr;  // a phase's name; null: at any
+
+void strike(const char* what) {
+  if (only_at != nullptr && std::string_view(what) != only_at) return;
   if (countdown.fetch_sub(1) != 1) return;
   page->struck.store(Clock::now().time_since_epoch().count());
   ::kill(::getpid(), SIGKILL);
@@ -48,6 +52,7 @@ void strike(const char*) {
 struct Case {
   const char* name;
   std::function<void(Communicator&, float*, float*)> call;
+  const char* phase = nullptr;
 };
 
 const Case kCases[] = {
@@ -59,7 +64,7 @@ const Case kCases[] = {
        comm.recv({out, kType}, kCount, (comm.rank() + kRanks - 1) % kRanks, 1).wait();
        sent.wait();
      }},
-    {"split", [](Communicator& comm, float*, float*) { comm.split(0, comm.rank())->barrier().wait(); }},
+    {"split", [](Communicator& comm, float*, float*) { comm.split(0, comm.rank())->barrier().wait(); }, "connecting"},
 };
 
 class DeathBetweenHosts : public ::testing::TestWithParam<int> {
@@ -96,6 +101,7 @@ TEST_P(DeathBetweenHosts, IsNamedByEverySurvivorLongBeforeTheDeadline) {
             comm->barrier().wait();
             if (rank == victim) {
               countdown.store(phases);
+              only_at = one.phase;
               comm::phase_hook.store(strike);
             }
             try {

@@ -5,6 +5,7 @@
 #include "wirewise/base/error.h"
 #include "wirewise/comm/calls.h"
 #include "wirewise/comm/partials.h"
+#include "wirewise/comm/phase.h"
 #include "wirewise/comm/spanning_doubling.h"
 #include "wirewise/comm/spanning_message.h"
 #include "wirewise/comm/spanning_move.h"
@@ -229,6 +230,7 @@ std::unique_ptr<Communicator> SpanningCommunicator::split(int colour, int key, C
     for (const int member : members) known.names.push_back(group_->name_of_rank(member));
     known.look_after = [&] { group_->look_after(call.label); };
     try {
+      phase("connecting");
       Wires wires = end->connect(place, hosts, members_cards, std::chrono::steady_clock::now() + group_->options().timeout, known);
       result = std::make_unique<SpanningCommunicator>(std::move(hosts), place, std::move(identities), std::move(local), std::move(wires), make_end_,
                                                       std::move(flight), options, group_->options().timeout, table_.get());
