@@ -7,6 +7,7 @@
 #include "wirewise/base/error.h"
 #include "wirewise/base/text.h"
 #include "wirewise/cli/commands.h"
+#include "wirewise/wiring/discover.h"
 #include "wirewise/wiring/reading.h"
 #include "wirewise/wiring/write.h"
 
@@ -28,9 +29,9 @@ void print_notes(const Reading& reading, const std::string& file) {
 }
 
 void run(const Options& options) {
-  if (options.from.empty()) throw bad_input("wirewise topo needs a file.", "Give one with --from FILE.");
-  const Reading reading = read_wiring_file(options.from);
-  print_notes(reading, options.from);
+  const bool here = options.from.empty();
+  const Reading reading = here ? discover() : read_wiring_file(options.from);
+  print_notes(reading, here ? "this machine" : options.from);
   if (options.json || options.to == "json") {
     std::cout << write_json(reading) << "\n";
   } else if (options.to == "matrix") {
@@ -47,7 +48,7 @@ void run(const Options& options) {
 void register_topo(CLI::App& app, int&) {
   CLI::App* topo = app.add_subcommand("topo", "Show how a machine is wired: its GPUs, NICs, PCIe, NVLink and network");
   const auto options = std::make_shared<Options>();
-  topo->add_option("--from", options->from, "A file that describes it; its format is recognised");
+  topo->add_option("--from", options->from, "A file that describes it; its format is recognised. Without it: this machine");
   topo->add_option("--to", options->to, "text, matrix or json")->check(CLI::IsMember({"text", "matrix", "json"}));
   topo->add_flag("--json", options->json, "One JSON object on standard output");
   topo->callback([options] { run(*options); });

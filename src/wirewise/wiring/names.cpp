@@ -60,6 +60,7 @@ std::string_view name_of(Format format) noexcept {
     case Format::kLscpu: return "lscpu";
     case Format::kClusterToml: return "cluster.toml";
     case Format::kJson: return "wirewise JSON";
+    case Format::kThisMachine: return "this machine";
   }
   return "unknown";
 }
