@@ -47,10 +47,9 @@ void read_folder(CgroupLimits& limits, const fs::path& folder) {
   read_memory(limits, first_line(folder / "memory.limit_in_bytes"));
 }
 
-}  // namespace
-
-CgroupLimits cgroup_limits(const fs::path& root) {
-  CgroupLimits limits;
+/// The folders of the process's groups, of each hierarchy from the root down.
+std::vector<fs::path> group_folders(const fs::path& root) {
+  std::vector<fs::path> folders;
   const fs::path base = root / "sys/fs/cgroup";
   std::ifstream groups(root / "proc/self/cgroup");
   std::string line;
@@ -61,14 +60,35 @@ CgroupLimits cgroup_limits(const fs::path& root) {
     const std::string controllers = line.substr(first + 1, second - first - 1);
     fs::path folder = base;
     if (!controllers.empty()) folder /= controllers;
-    read_folder(limits, folder);
+    folders.push_back(folder);
     for (const auto& part : fs::path(line.substr(second + 1)).relative_path()) {
       if (part == "..") break;  // a group outside this namespace can't be seen
       folder /= part;
-      read_folder(limits, folder);
+      folders.push_back(folder);
     }
   }
+  return folders;
+}
+
+}  // namespace
+
+CgroupLimits cgroup_limits(const fs::path& root) {
+  CgroupLimits limits;
+  for (const fs::path& folder : group_folders(root)) read_folder(limits, folder);
   return limits;
+}
+
+std::optional<long long> throttled_periods(const fs::path& root) {
+  std::optional<long long> periods;
+  for (const fs::path& folder : group_folders(root)) {  // the process's own group comes last
+    std::ifstream stat(folder / "cpu.stat");
+    std::string name;
+    long long value = 0;
+    while (stat >> name >> value) {
+      if (name == "nr_throttled") periods = value;
+    }
+  }
+  return periods;
 }
 
 std::vector<int> allowed_cpus() {

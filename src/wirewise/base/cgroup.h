@@ -19,6 +19,9 @@ struct CgroupLimits {
 /// in tests.
 [[nodiscard]] CgroupLimits cgroup_limits(const std::filesystem::path& root = "/");
 
+/// How often the process's own group was held back by its CPU limit so far, of version 2 or 1; empty where the kernel doesn't say.
+[[nodiscard]] std::optional<long long> throttled_periods(const std::filesystem::path& root = "/");
+
 /// The numbers of the CPUs that this process may run on, by its affinity mask.
 [[nodiscard]] std::vector<int> allowed_cpus();
 

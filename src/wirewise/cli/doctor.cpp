@@ -50,6 +50,7 @@ void register_doctor(CLI::App& app, int& exit) {
   CLI::App* doctor = app.add_subcommand("doctor", "Say what is wrong: flight records of a run that failed");
   doctor->require_subcommand(0, 1);
   register_doctor_flight(*doctor, exit);
+  register_doctor_cluster(*doctor, exit);
   doctor->callback([doctor] {
     if (!doctor->get_subcommands().empty()) return;
     throw bad_input("wirewise doctor needs a subject.", "Name one: wirewise doctor flight DIR.");

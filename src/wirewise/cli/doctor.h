@@ -31,5 +31,6 @@ void print_findings(const std::vector<Finding>& findings, bool json, std::string
 
 /// Each adds its own subcommand to `doctor`.
 void register_doctor_flight(CLI::App& doctor, int& exit);
+void register_doctor_cluster(CLI::App& doctor, int& exit);
 
 }  // namespace wirewise
