@@ -1,92 +1,20 @@
 #include "wirewise/comm/staged_communicator.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <condition_variable>
-#include <csignal>
-#include <deque>
-#include <list>
 #include <mutex>
 #include <numeric>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "wirewise/base/error.h"
 #include "wirewise/comm/operation.h"
 #include "wirewise/comm/pinned_pool.h"
+#include "wirewise/comm/staged_worker.h"
 
 namespace wirewise {
 namespace {
 
 using comm::PinnedPool;
-using Clock = std::chrono::steady_clock;
-
-/// An operation's handle; the worker completes it.
-class StagedState final : public Work::State {
- public:
-  StagedState(const comm::Fingerprint& print, CallOptions options, std::chrono::milliseconds default_timeout)
-      : Work::State(print, std::move(options), default_timeout) {}
-
-  bool step() override { return false; }
-  [[nodiscard]] bool retired() const noexcept override { return reached(comm::Level::kComplete); }
-  [[nodiscard]] std::vector<comm::Missing> missing() const override { return {}; }
-  void wait(comm::Level) override {
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return reached(comm::Level::kComplete); });
-    rethrow();
-  }
-  [[nodiscard]] bool test() override {
-    if (!reached(comm::Level::kComplete)) return false;
-    rethrow();
-    return true;
-  }
-  /// The error is handed over whole: once a waiter may have it, this thread must hold no part of it.
-  void complete(std::exception_ptr error) noexcept {
-    {
-      const std::lock_guard lock(mutex_);
-      if (error) {
-        fail(std::move(error));
-      } else {
-        reach(comm::Level::kComplete);
-      }
-    }
-    done_.notify_all();
-    run_callbacks();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable done_;
-};
-
-/// An operation from its call to its end.
-struct Job {
-  std::shared_ptr<StagedState> state;
-  std::unique_ptr<DeviceEvent> arrived;   // inputs are in host memory, and the current stream is past all that it held at the call
-  std::function<Work()> issue;
-  struct Back {
-    void* device = nullptr;
-    const void* host = nullptr;
-    std::size_t bytes = 0;
-  };
-  std::vector<Back> back;
-  std::vector<PinnedPool::Block> held;
-  Work work;
-  std::unique_ptr<DeviceEvent> returned;  // results are in device memory
-};
-
-/// The exception being handled, made anew: the host communicator may keep a part of its own for later calls, which other threads let go.
-std::exception_ptr own_error() {
-  try {
-    throw;
-  } catch (const Error& error) {
-    return std::make_exception_ptr(Error(error.kind(), error.sentence(), error.remedy()));
-  } catch (const std::exception& error) {
-    return std::make_exception_ptr(Error(ErrorKind::kFailed, error.what()));
-  }
-}
 
 class StagedCommunicator final : public Communicator {
  public:
@@ -96,23 +24,10 @@ class StagedCommunicator final : public Communicator {
         options_(std::move(options)),
         pool_(*host_, *device_),
         down_(device_->make_stream()),
-        up_(device_->make_stream()) {
-    // Signals belong to the program's own threads.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    worker_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
+        worker_(std::make_unique<comm::StagedWorker>(*host_, *device_)) {}
 
   ~StagedCommunicator() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    worker_.join();
+    worker_.reset();
     for (void* const pointer : allocated_) device_->free(pointer);
   }
 
@@ -208,11 +123,7 @@ class StagedCommunicator final : public Communicator {
   void progress() override {}  // the worker's
 
   [[nodiscard]] std::unique_ptr<Communicator> split(int colour, int key, CommunicatorOptions options) override {
-    // Calls before the split must have been issued on the host before it.
-    {
-      std::unique_lock lock(mutex_);
-      issued_.wait(lock, [this] { return queue_.empty(); });
-    }
+    worker_->wait_issued();  // calls before the split come before it on the host, too
     auto part = host_->split(colour, key, options);
     return part ? make_staged_communicator(std::move(part), device_, std::move(options)) : nullptr;
   }
@@ -242,7 +153,7 @@ class StagedCommunicator final : public Communicator {
       comm::Fingerprint print;
       print.operation = operation;
       print.sequence = owner.sequence_++;
-      job_.state = std::make_shared<StagedState>(print, options_, owner.options_.timeout);
+      job_.state = std::make_shared<comm::StagedState>(print, options_, owner.options_.timeout);
       owner_.down_->follow_current();
     }
 
@@ -274,11 +185,7 @@ class StagedCommunicator final : public Communicator {
         return issue(std::move(how));
       };
       Work handle(job_.state);
-      {
-        const std::lock_guard lock(owner_.mutex_);
-        owner_.queue_.push_back(std::move(job_));
-      }
-      owner_.changed_.notify_all();
+      owner_.worker_->push(std::move(job_));
       return handle;
     }
 
@@ -286,7 +193,7 @@ class StagedCommunicator final : public Communicator {
     StagedCommunicator& owner_;
     std::unique_lock<std::mutex> lock_;
     CallOptions options_;
-    Job job_;
+    comm::StagedJob job_;
   };
 
   [[nodiscard]] std::size_t ranks() const noexcept { return static_cast<std::size_t>(size()); }
@@ -313,136 +220,16 @@ class StagedCommunicator final : public Communicator {
     });
   }
 
-  static void check_deadline(const Job& job, const char* what) {
-    if (Clock::now() < job.state->deadline) return;
-    throw Error(ErrorKind::kTimeout, "a staged operation (call " + std::to_string(job.state->fingerprint.sequence) +
-                                         (job.state->label.empty() ? "" : ", " + job.state->label) + ") waited " +
-                                         std::to_string(job.state->timeout.count()) + " ms for " + what + ".");
-  }
-
-  /// Issues the first of the queue once its inputs came. True when it did.
-  bool issue_first(std::list<Job>& flying) {
-    Job* first = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      if (queue_.empty()) return false;
-      first = &queue_.front();  // stays where it is: only this thread takes from the front
-    }
-    std::exception_ptr error;
-    try {
-      if (!first->arrived->passed()) {
-        check_deadline(*first, "its inputs to leave the device");
-        return false;
-      }
-      first->work = first->issue();
-    } catch (const std::exception&) {
-      error = own_error();
-    }
-    Job job;
-    {
-      const std::lock_guard lock(mutex_);
-      job = std::move(queue_.front());
-      queue_.pop_front();
-    }
-    issued_.notify_all();
-    if (error) {
-      finish(job, std::move(error));
-    } else {
-      flying.push_back(std::move(job));
-    }
-    return true;
-  }
-
-  /// Advances an issued operation. True when it is over.
-  bool advance(Job& job, bool& moved) {
-    std::exception_ptr error;
-    try {
-      if (!job.returned) {
-        if (!job.work.test()) return false;
-        moved = true;
-        for (const Job::Back& back : job.back) up_->copy_to_device(back.device, back.host, back.bytes);
-        job.returned = up_->record();
-      }
-      if (!job.returned->passed()) {
-        check_deadline(job, "its results to reach the device");
-        return false;
-      }
-    } catch (const std::exception&) {
-      error = own_error();
-    }
-    finish(job, std::move(error));
-    moved = true;
-    return true;
-  }
-
-  static void finish(Job& job, std::exception_ptr error) noexcept {
-    job.held.clear();
-    job.state->complete(std::move(error));
-  }
-
-  void run() {
-    using namespace std::chrono_literals;
-    pthread_setname_np(pthread_self(), "wirewise-staged");
-    device_->make_current();
-    std::list<Job> flying;
-    int idle = 0;
-    for (;;) {
-      {
-        std::unique_lock lock(mutex_);
-        if (flying.empty()) changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
-        if (stop_) break;
-      }
-      bool moved = issue_first(flying);
-      std::erase_if(flying, [&](Job& job) { return advance(job, moved); });
-      idle = moved ? 0 : idle + 1;
-      if (idle < 100) {
-        std::this_thread::yield();
-      } else {
-        std::this_thread::sleep_for(idle < 1000 ? 20us : 200us);
-      }
-    }
-    const auto gone = [] {
-      return std::make_exception_ptr(Error(ErrorKind::kAborted, "the communicator was closed while operations were in flight."));
-    };
-    if (!flying.empty()) host_->abort("a rank closed its communicator while operations were in flight");
-    for (Job& job : flying) {
-      try {
-        job.work.wait();
-      } catch (const std::exception&) {
-        // It was aborted; its memory is free.
-      }
-      settle(job.returned);
-      finish(job, gone());
-    }
-    for (Job& job : queue_) {
-      settle(job.arrived);
-      finish(job, gone());
-    }
-    queue_.clear();
-  }
-
-  /// Pinned memory must not be given back under a copy.
-  static void settle(const std::unique_ptr<DeviceEvent>& event) noexcept {
-    try {
-      while (event && !event->passed()) std::this_thread::yield();
-    } catch (const std::exception&) {
-      // The device broke: nothing copies any more.
-    }
-  }
-
   std::unique_ptr<Communicator> host_;
   std::shared_ptr<Accelerator> device_;
   CommunicatorOptions options_;
   PinnedPool pool_;
-  std::unique_ptr<DeviceStream> down_, up_;
-  std::mutex call_mutex_;         // of callers: down_, sequence_
+  std::unique_ptr<DeviceStream> down_;
+  std::mutex call_mutex_;      // of callers: down_, sequence_
   std::uint64_t sequence_ = 0;
-  std::mutex mutex_;              // of what follows
-  std::condition_variable changed_, issued_;
-  std::deque<Job> queue_;         // push_back leaves the front where it is
+  std::mutex mutex_;           // of allocated_
   std::set<void*> allocated_;
-  bool stop_ = false;
-  std::thread worker_;
+  std::unique_ptr<comm::StagedWorker> worker_;
 };
 
 }  // namespace

@@ -1,0 +1,184 @@
+#include "wirewise/comm/staged_worker.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <utility>
+
+#include "wirewise/base/error.h"
+
+namespace wirewise::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// The exception being handled, made anew: the host communicator may keep a part of its own for later calls, which other threads let go.
+std::exception_ptr own_error() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return std::make_exception_ptr(Error(error.kind(), error.sentence(), error.remedy()));
+  } catch (const std::exception& error) {
+    return std::make_exception_ptr(Error(ErrorKind::kFailed, error.what()));
+  }
+}
+
+void check_deadline(const StagedJob& job, const char* what) {
+  if (Clock::now() < job.state->deadline) return;
+  throw Error(ErrorKind::kTimeout, "a staged operation (call " + std::to_string(job.state->fingerprint.sequence) +
+                                       (job.state->label.empty() ? "" : ", " + job.state->label) + ") waited " +
+                                       std::to_string(job.state->timeout.count()) + " ms for " + what + ".");
+}
+
+void finish(StagedJob& job, std::exception_ptr error) noexcept {
+  job.held.clear();
+  job.state->complete(std::move(error));
+}
+
+/// Pinned memory must not be given back under a copy.
+void settle(const std::unique_ptr<DeviceEvent>& event) noexcept {
+  try {
+    while (event && !event->passed()) std::this_thread::yield();
+  } catch (const std::exception&) {
+    // The device broke: nothing copies any more.
+  }
+}
+
+}  // namespace
+
+StagedWorker::StagedWorker(Communicator& host, Accelerator& device) : host_(host), device_(device), up_(device.make_stream()) {
+  // Signals belong to the program's own threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+StagedWorker::~StagedWorker() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void StagedWorker::push(StagedJob job) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(job));
+  }
+  changed_.notify_all();
+}
+
+void StagedWorker::wait_issued() {
+  std::unique_lock lock(mutex_);
+  issued_.wait(lock, [this] { return queue_.empty(); });
+}
+
+/// Issues the first of the queue once its inputs came. True when it did.
+bool StagedWorker::issue_first(std::list<StagedJob>& flying) {
+  StagedJob* first = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (queue_.empty()) return false;
+    first = &queue_.front();  // stays where it is: only this thread takes from the front
+  }
+  std::exception_ptr error;
+  try {
+    if (!first->arrived->passed()) {
+      check_deadline(*first, "its inputs to leave the device");
+      return false;
+    }
+    first->work = first->issue();
+  } catch (const std::exception&) {
+    error = own_error();
+  }
+  StagedJob job;
+  {
+    const std::lock_guard lock(mutex_);
+    job = std::move(queue_.front());
+    queue_.pop_front();
+  }
+  issued_.notify_all();
+  if (error) {
+    finish(job, std::move(error));
+  } else {
+    flying.push_back(std::move(job));
+  }
+  return true;
+}
+
+/// Advances an issued operation. True when it is over.
+bool StagedWorker::advance(StagedJob& job, bool& moved) {
+  std::exception_ptr error;
+  try {
+    if (!job.returned) {
+      if (!job.work.test()) return false;
+      moved = true;
+      for (const StagedJob::Back& back : job.back) up_->copy_to_device(back.device, back.host, back.bytes);
+      job.returned = up_->record();
+    }
+    if (!job.returned->passed()) {
+      check_deadline(job, "its results to reach the device");
+      return false;
+    }
+  } catch (const std::exception&) {
+    error = own_error();
+  }
+  finish(job, std::move(error));
+  moved = true;
+  return true;
+}
+
+void StagedWorker::run() {
+  using namespace std::chrono_literals;
+  pthread_setname_np(pthread_self(), "wirewise-staged");
+  device_.make_current();
+  std::list<StagedJob> flying;
+  int idle = 0;
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (flying.empty()) changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+      if (stop_) break;
+    }
+    bool moved = issue_first(flying);
+    std::erase_if(flying, [&](StagedJob& job) { return advance(job, moved); });
+    idle = moved ? 0 : idle + 1;
+    if (idle < 100) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(idle < 1000 ? 20us : 200us);
+    }
+  }
+  close(flying);
+}
+
+/// Fails what is in flight.
+void StagedWorker::close(std::list<StagedJob>& flying) {
+  const auto gone = [] {
+    return std::make_exception_ptr(Error(ErrorKind::kAborted, "the communicator was closed while operations were in flight."));
+  };
+  if (!flying.empty()) host_.abort("a rank closed its communicator while operations were in flight");
+  for (StagedJob& job : flying) {
+    try {
+      job.work.wait();
+    } catch (const std::exception&) {
+      // It was aborted; its memory is free.
+    }
+    settle(job.returned);
+    finish(job, gone());
+  }
+  for (StagedJob& job : queue_) {
+    settle(job.arrived);
+    finish(job, gone());
+  }
+  queue_.clear();
+}
+
+}  // namespace wirewise::comm
