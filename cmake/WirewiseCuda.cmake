@@ -14,14 +14,18 @@ foreach(needed ${wirewise_cuda_include}/cuda_runtime_api.h ${wirewise_nccl_inclu
 endforeach()
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/wirewise/cuda/*.cpp)
-add_library(wirewise_cuda SHARED ${cuda_sources} ${CMAKE_SOURCE_DIR}/src/wirewise/torch/dtype_torch.cpp)
-target_compile_definitions(wirewise_cuda PRIVATE USE_C10D_NCCL USE_CUDA)
-target_include_directories(wirewise_cuda SYSTEM PRIVATE ${wirewise_cuda_include} ${wirewise_nccl_include})
-target_link_libraries(wirewise_cuda PRIVATE wirewise_options wirewise_core Libtorch::cpu ${WIREWISE_TORCH_DIR}/lib/libtorch_cuda.so
-  ${WIREWISE_TORCH_DIR}/lib/libc10_cuda.so ${wirewise_cudart} ${wirewise_nccl})
+# Compiled once for two libraries: this one, and that of the Python package (WirewisePython.cmake).
+add_library(wirewise_cuda_objects OBJECT ${cuda_sources} ${CMAKE_SOURCE_DIR}/src/wirewise/torch/dtype_torch.cpp)
+target_compile_definitions(wirewise_cuda_objects PRIVATE USE_C10D_NCCL USE_CUDA)
+target_include_directories(wirewise_cuda_objects SYSTEM PRIVATE ${wirewise_cuda_include} ${wirewise_nccl_include})
+target_link_libraries(wirewise_cuda_objects PRIVATE wirewise_options wirewise_core_dependencies Libtorch::cpu)
+set_target_properties(wirewise_cuda_objects PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+set(wirewise_cuda_libraries ${WIREWISE_TORCH_DIR}/lib/libtorch_cuda.so ${WIREWISE_TORCH_DIR}/lib/libc10_cuda.so ${wirewise_cudart} ${wirewise_nccl})
+
+add_library(wirewise_cuda SHARED $<TARGET_OBJECTS:wirewise_cuda_objects>)
+target_link_libraries(wirewise_cuda PRIVATE wirewise_options wirewise_core Libtorch::cpu ${wirewise_cuda_libraries})
 target_link_options(wirewise_cuda PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined-version)
-set_target_properties(wirewise_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} CXX_VISIBILITY_PRESET hidden
-  VISIBILITY_INLINES_HIDDEN ON INSTALL_RPATH_USE_LINK_PATH ON)
+set_target_properties(wirewise_cuda PROPERTIES LINKER_LANGUAGE CXX LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} INSTALL_RPATH_USE_LINK_PATH ON)
 add_dependencies(wirewise wirewise_cuda)
 # Installed, it is found in ../lib beside the program's folder.
 install(TARGETS wirewise_cuda LIBRARY DESTINATION lib)

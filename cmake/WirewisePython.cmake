@@ -35,6 +35,24 @@ set_target_properties(wirewise_python PROPERTIES PREFIX "" OUTPUT_NAME _C SUFFIX
   LINK_DEPENDS ${exports} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python/wirewise INSTALL_RPATH "$ORIGIN/../torch/lib")
 install(TARGETS wirewise_python LIBRARY DESTINATION wirewise COMPONENT python EXCLUDE_FROM_ALL)  # not with the program and libraries
 
+# CUDA's part lies beside the module, which loads it when the first tensor of a CUDA device comes; absent where the torch of the build has no
+# CUDA. Like the module it needs torch's libraries and those that torch needs, where pip puts them beside the package.
+if(TARGET wirewise_cuda_objects)
+  add_library(wirewise_python_cuda SHARED $<TARGET_OBJECTS:wirewise_cuda_objects> $<TARGET_OBJECTS:wirewise_python_base>
+    $<TARGET_OBJECTS:wirewise_comm_objects>)
+  target_link_libraries(wirewise_python_cuda PRIVATE wirewise_options Threads::Threads ${wirewise_cuda_libraries}
+    $<TARGET_PROPERTY:Libtorch::cpu,INTERFACE_LINK_LIBRARIES> OpenSSL::Crypto ${CMAKE_DL_LIBS})
+  set(cuda_exports ${CMAKE_SOURCE_DIR}/python/cuda_exports.map)
+  target_link_options(wirewise_python_cuda PRIVATE -Wl,--allow-shlib-undefined -Wl,--version-script=${cuda_exports} -Wl,--as-needed -Wl,--gc-sections)
+  cmake_path(RELATIVE_PATH wirewise_cuda_include BASE_DIRECTORY ${wirewise_wheels} OUTPUT_VARIABLE cuda_place)
+  cmake_path(GET cuda_place PARENT_PATH cuda_place)
+  set_target_properties(wirewise_python_cuda PROPERTIES OUTPUT_NAME wirewise_cuda LINKER_LANGUAGE CXX LINK_DEPENDS ${cuda_exports}
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python/wirewise
+    INSTALL_RPATH "$ORIGIN/../torch/lib:$ORIGIN/../${cuda_place}/lib:$ORIGIN/../nvidia/nccl/lib")
+  add_dependencies(wirewise_python wirewise_python_cuda)
+  install(TARGETS wirewise_python_cuda LIBRARY DESTINATION wirewise COMPONENT python EXCLUDE_FROM_ALL)
+endif()
+
 # In the build tree the package is the source's files, linked, beside the module.
 file(GLOB python_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/python/wirewise/*.py ${CMAKE_SOURCE_DIR}/python/wirewise/*.pyi)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/python/wirewise)

@@ -57,8 +57,12 @@ class Check:
         environment = dict(os.environ)
         if visible is not None:
             environment["CUDA_VISIBLE_DEVICES"] = visible
+        command = [self.wirewise, *arguments]
+        if arguments[0] == "ddp":  # a program of PyTorch, over the Python package that was built beside the program
+            command = [sys.executable, str(pathlib.Path(__file__).with_name("gpu_ddp.py")), *arguments[1:]]
+            environment["PYTHONPATH"] = str(pathlib.Path(self.wirewise).resolve().parent / "python")
         try:
-            done = subprocess.run([self.wirewise, *arguments], capture_output=True, text=True, timeout=left, check=False, env=environment)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=left, check=False, env=environment)
         except subprocess.TimeoutExpired:
             raise Failed(f"not done when the {BUDGET_S} s of all checks were over") from None
         if done.returncode != 0:
@@ -97,13 +101,16 @@ class Check:
     def equal_losses(self, ranks, comm, dtype, visible=None):
         settings = SMALL + [f"strategy.param_dtype={dtype}"]
         cpu = self.steps(self.train("cpu", ranks, settings))
-        cuda = self.steps(self.train("cuda", ranks, settings, comm=comm, visible=visible))
+        return self.compare(cpu, self.steps(self.train("cuda", ranks, settings, comm=comm, visible=visible)), LOSS_TOLERANCE[dtype])
+
+    @staticmethod
+    def compare(cpu, cuda, tolerance):
         if len(cpu) != len(cuda):
             raise Failed(f"{len(cuda)} steps, but {len(cpu)} on the CPU")
         worst = max(abs(a["loss"] - b["loss"]) / a["loss"] for a, b in zip(cpu, cuda))
         text = f"losses differ from the CPU's by at most {worst:.1e}"
-        if not worst <= LOSS_TOLERANCE[dtype]:
-            raise Failed(f"{text}, more than {LOSS_TOLERANCE[dtype]:.0e}")
+        if not worst <= tolerance:
+            raise Failed(f"{text}, more than {tolerance:.0e}")
         return text
 
     def nccl_all(self):
@@ -120,6 +127,10 @@ class Check:
 
     def losses_staged(self):
         return self.equal_losses(2, "staged", "float32", self.first)
+
+    def ddp_staged(self):
+        cpu = self.steps(self.run(["ddp", "cpu"], None))
+        return self.compare(cpu, self.steps(self.run(["ddp", "cuda"], self.first)), LOSS_TOLERANCE["float32"])
 
     def memory(self):
         last = self.steps(self.train("cuda", 1, LARGE, comm="nccl", visible=self.first))[-1]
@@ -146,7 +157,8 @@ class Check:
 
     CHECKS = [("collectives by NCCL on all devices", nccl_all), ("two staged ranks on one device", staged_pair),
               ("training by NCCL on all devices, float32", losses_nccl), ("training by NCCL on all devices, bfloat16", losses_nccl_half),
-              ("training, two staged ranks on one device", losses_staged), ("predicted and allocated memory", memory),
+              ("training, two staged ranks on one device", losses_staged),
+              ("PyTorch's DDP on the backend, two ranks on one device", ddp_staged), ("predicted and allocated memory", memory),
               ("model FLOPs utilisation", mfu), ("fused attention in use", attention)]
 
     def all(self, show=print):
@@ -170,6 +182,8 @@ def self_test():
             if arguments[0] == "bench":
                 wrong = 1 if f"wrong {arguments[arguments.index('--comm') + 1]}" in faults else 0
                 return [{"op": "all_reduce", "size": 8, "wrong": wrong, "busbw_GBps": 10.0}]
+            if arguments[0] == "ddp":
+                return [{"step": i, "loss": 2.5 if cuda and "loss ddp" in faults else 2.0} for i in range(8)]
             long = "train.sequence=16384" in arguments
             comm = arguments[arguments.index("--comm") + 1] if cuda else ""
             loss = 5.0 if not (cuda and f"loss {comm}" in faults) else 5.5
@@ -179,7 +193,7 @@ def self_test():
                      "memory_predicted_bytes": predicted} for i in range(8)]
         return run
 
-    for faults, expected in [((), 0), (("wrong nccl",), 1), (("wrong staged",), 1), (("loss nccl",), 2), (("loss staged",), 1), (("memory",), 1),
+    for faults, expected in [((), 0), (("wrong nccl",), 1), (("wrong staged",), 1), (("loss nccl",), 2), (("loss staged",), 1), (("loss ddp",), 1), (("memory",), 1),
                              (("mfu",), 1), (("attention",), 1)]:
         lines = []
         failed = Check("", ["0"], fake(faults)).all(lines.append)

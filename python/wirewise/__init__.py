@@ -3,8 +3,8 @@
     import torch.distributed as dist
     import wirewise
 
-    dist.init_process_group("wirewise")                     # CPU tensors
-    dist.init_process_group("cpu:wirewise,cuda:nccl")       # and GPU tensors by NCCL
+    dist.init_process_group("wirewise")                     # tensors of the CPU, and of CUDA devices through host memory
+    dist.init_process_group("cpu:wirewise,cuda:nccl")       # GPU tensors by NCCL
 
 Importing the package registers the backend; everything else is torch.distributed's own interface.
 """
@@ -48,5 +48,5 @@ def _create(options: Any, pg_options: Any) -> WirewiseBackend:
     return WirewiseBackend(options.store, options.group_rank, options.group_size, timeout)
 
 
-_dist.Backend.register_backend("wirewise", _create, extended_api=True, devices=["cpu"])
+_dist.Backend.register_backend("wirewise", _create, extended_api=True, devices=["cpu", "cuda"])
 _monitored_barrier.install()

@@ -201,7 +201,7 @@ TEST(C10dRefuses, ByNameWhatItCannotDo) {
   };
   std::vector<std::int64_t> bad_splits{1, 2, 3};
   const std::vector<Refusal> refusals{
-      {"another device", [&](auto& b) { allreduce(b, list(at::empty({2}, at::kMeta))); }, {"meta", "cpu:wirewise,cuda:nccl"}},
+      {"another device", [&](auto& b) { allreduce(b, list(at::empty({2}, at::kMeta))); }, {"meta", "CPU and of CUDA devices"}},
       {"undefined", [&](auto& b) { allreduce(b, list(at::Tensor())); }, {"undefined"}},
       {"none", [&](auto& b) { allreduce(b, {}); }, {"got 0"}},
       {"two",
@@ -285,7 +285,7 @@ TEST(C10dRefuses, ByNameWhatItCannotDo) {
          options.device_ids = {0};
          b.barrier(options);
        },
-       {"device_ids"}},
+       {"can't use cuda:0", "libwirewise_cuda.so", "cpu:wirewise,cuda:nccl"}},
       {"memory elsewhere", [&](auto& b) { (void)b.allocateTensor(4, at::TensorOptions(at::kMeta)); }, {"meta"}},
       {"negative memory", [&](auto& b) { (void)b.allocateTensor(-1); }, {"-1"}},
   };

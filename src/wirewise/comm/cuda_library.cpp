@@ -42,7 +42,7 @@ CudaLibrary& load() {
     return std::filesystem::exists(place, error);
   });
   if (found == places.end()) {
-    throw bad_input("--device cuda needs " + std::string(kFile) + ", which is missing at " + listed(places) + ".",
+    throw bad_input(std::string(kFile) + ", which CUDA devices need, is missing at " + listed(places) + ".",
                     "Build with a torch wheel that has CUDA (./run build says whether it does), or name the file in WIREWISE_CUDA_LIBRARY; "
                     "else use --device cpu.");
   }
@@ -97,7 +97,7 @@ CudaLibrary& load_cuda_library() {
 std::optional<Error> cuda_refusal(const CudaStatus& status, int local_ranks, CudaComm comm) {
   const std::string or_cpu = " Or use --device cpu.";
   if (status.driver_version == 0) {
-    return bad_input("--device cuda found no NVIDIA driver on this host (libcuda.so.1 is absent).",
+    return bad_input("CUDA found no NVIDIA driver on this host (libcuda.so.1 is absent).",
                      "Install the driver, and in a container pass the devices through (--gpus all)." + or_cpu);
   }
   if (status.driver_version < status.runtime_version && status.devices == 0) {
@@ -109,7 +109,7 @@ std::optional<Error> cuda_refusal(const CudaStatus& status, int local_ranks, Cud
     return bad_input("CUDA can't list its devices: " + printable(status.failure) + ".", "nvidia-smi may say more." + or_cpu);
   }
   if (status.devices == 0) {
-    return bad_input("--device cuda found no device on this host.",
+    return bad_input("CUDA found no device on this host.",
                      "Check nvidia-smi and CUDA_VISIBLE_DEVICES; in a container pass the devices through (--gpus all)." + or_cpu);
   }
   if (comm == CudaComm::kNccl && local_ranks > status.devices) {

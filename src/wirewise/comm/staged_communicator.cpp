@@ -16,9 +16,9 @@ namespace {
 
 using comm::PinnedPool;
 
-class StagedCommunicator final : public Communicator {
+class Staged final : public StagedCommunicator {
  public:
-  StagedCommunicator(std::unique_ptr<Communicator> host, std::shared_ptr<Accelerator> device, CommunicatorOptions options)
+  Staged(std::shared_ptr<Communicator> host, std::shared_ptr<Accelerator> device, CommunicatorOptions options)
       : host_(std::move(host)),
         device_(std::move(device)),
         options_(std::move(options)),
@@ -26,7 +26,7 @@ class StagedCommunicator final : public Communicator {
         down_(device_->make_stream()),
         worker_(std::make_unique<comm::StagedWorker>(*host_, *device_)) {}
 
-  ~StagedCommunicator() override {
+  ~Staged() override {
     worker_.reset();
     for (void* const pointer : allocated_) device_->free(pointer);
   }
@@ -120,10 +120,11 @@ class StagedCommunicator final : public Communicator {
     return Call(*this, comm::Operation::kBarrier, options).start([this](CallOptions how) { return host_->barrier(std::move(how)); });
   }
 
+  void wait_issued() override { worker_->wait_issued(); }
   void progress() override {}  // the worker's
 
   [[nodiscard]] std::unique_ptr<Communicator> split(int colour, int key, CommunicatorOptions options) override {
-    worker_->wait_issued();  // calls before the split come before it on the host, too
+    wait_issued();  // calls before the split come before it on the host, too
     auto part = host_->split(colour, key, options);
     return part ? make_staged_communicator(std::move(part), device_, std::move(options)) : nullptr;
   }
@@ -148,7 +149,7 @@ class StagedCommunicator final : public Communicator {
   /// Puts one operation together. Calls are made one at a time: what a call copies down, and its place in the queue, must not be parted.
   class Call {
    public:
-    Call(StagedCommunicator& owner, comm::Operation operation, const CallOptions& options)
+    Call(Staged& owner, comm::Operation operation, const CallOptions& options)
         : owner_(owner), lock_(owner.call_mutex_), options_(options) {
       comm::Fingerprint print;
       print.operation = operation;
@@ -190,7 +191,7 @@ class StagedCommunicator final : public Communicator {
     }
 
    private:
-    StagedCommunicator& owner_;
+    Staged& owner_;
     std::unique_lock<std::mutex> lock_;
     CallOptions options_;
     comm::StagedJob job_;
@@ -220,7 +221,7 @@ class StagedCommunicator final : public Communicator {
     });
   }
 
-  std::unique_ptr<Communicator> host_;
+  std::shared_ptr<Communicator> host_;
   std::shared_ptr<Accelerator> device_;
   CommunicatorOptions options_;
   PinnedPool pool_;
@@ -234,9 +235,9 @@ class StagedCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, std::shared_ptr<Accelerator> device,
-                                                       CommunicatorOptions options) {
-  return std::make_unique<StagedCommunicator>(std::move(host), std::move(device), std::move(options));
+std::unique_ptr<StagedCommunicator> make_staged_communicator(std::shared_ptr<Communicator> host, std::shared_ptr<Accelerator> device,
+                                                             CommunicatorOptions options) {
+  return std::make_unique<Staged>(std::move(host), std::move(device), std::move(options));
 }
 
 }  // namespace wirewise

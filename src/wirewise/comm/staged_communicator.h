@@ -12,8 +12,16 @@
 
 namespace wirewise {
 
-/// Takes `host` over. `options.timeout` bounds operations that bring none of their own; it should be the host communicator's.
-[[nodiscard]] std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, std::shared_ptr<Accelerator> device,
-                                                                     CommunicatorOptions options = {});
+class StagedCommunicator : public Communicator {
+ public:
+  /// Returns once every earlier call has been issued on the host communicator (or has failed): what is then called on that directly comes
+  /// after them on every rank. Waits for the device, not for peers; at most until those calls' deadlines.
+  virtual void wait_issued() = 0;
+};
+
+/// `host` may be used beside it, by those who keep the ranks' order with wait_issued(). `options.timeout` bounds operations that bring none of
+/// their own; it should be the host communicator's.
+[[nodiscard]] std::unique_ptr<StagedCommunicator> make_staged_communicator(std::shared_ptr<Communicator> host, std::shared_ptr<Accelerator> device,
+                                                                           CommunicatorOptions options = {});
 
 }  // namespace wirewise

@@ -32,18 +32,26 @@ void check_deadline(const StagedJob& job, const char* what) {
                                        std::to_string(job.state->timeout.count()) + " ms for " + what + ".");
 }
 
+bool passed(const std::unique_ptr<DeviceEvent>& event) noexcept {
+  try {
+    return !event || event->passed();
+  } catch (const std::exception&) {
+    return true;  // the device broke: nothing copies any more
+  }
+}
+
 void finish(StagedJob& job, std::exception_ptr error) noexcept {
+  // Pinned memory under a copy that doesn't end is never used again.
+  if (!passed(job.arrived) || !passed(job.returned)) {
+    for (auto& block : job.held) (void)block.release();
+  }
   job.held.clear();
   job.state->complete(std::move(error));
 }
 
-/// Pinned memory must not be given back under a copy.
-void settle(const std::unique_ptr<DeviceEvent>& event) noexcept {
-  try {
-    while (event && !event->passed()) std::this_thread::yield();
-  } catch (const std::exception&) {
-    // The device broke: nothing copies any more.
-  }
+/// Waits for a copy, at most until the operation's deadline.
+void settle(const StagedJob& job, const std::unique_ptr<DeviceEvent>& event) noexcept {
+  while (!passed(event) && Clock::now() < job.state->deadline) std::this_thread::yield();
 }
 
 }  // namespace
@@ -80,6 +88,14 @@ void StagedWorker::wait_issued() {
   issued_.wait(lock, [this] { return queue_.empty(); });
 }
 
+void StagedWorker::give_up(const std::exception_ptr& error) noexcept {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& reason) {
+    host_.abort(reason.what());
+  }
+}
+
 /// Issues the first of the queue once its inputs came. True when it did.
 bool StagedWorker::issue_first(std::list<StagedJob>& flying) {
   StagedJob* first = nullptr;
@@ -94,7 +110,12 @@ bool StagedWorker::issue_first(std::list<StagedJob>& flying) {
       check_deadline(*first, "its inputs to leave the device");
       return false;
     }
-    first->work = first->issue();
+  } catch (const std::exception&) {
+    error = own_error();
+    give_up(error);  // peers count on the call
+  }
+  try {
+    if (!error) first->work = first->issue();
   } catch (const std::exception&) {
     error = own_error();
   }
@@ -116,10 +137,12 @@ bool StagedWorker::issue_first(std::list<StagedJob>& flying) {
 /// Advances an issued operation. True when it is over.
 bool StagedWorker::advance(StagedJob& job, bool& moved) {
   std::exception_ptr error;
+  bool over = job.returned != nullptr;  // on the host
   try {
-    if (!job.returned) {
+    if (!over) {
       if (!job.work.test()) return false;
-      moved = true;
+      over = moved = true;
+      job.state->set_source(job.work.source());
       for (const StagedJob::Back& back : job.back) up_->copy_to_device(back.device, back.host, back.bytes);
       job.returned = up_->record();
     }
@@ -129,6 +152,7 @@ bool StagedWorker::advance(StagedJob& job, bool& moved) {
     }
   } catch (const std::exception&) {
     error = own_error();
+    if (over) give_up(error);
   }
   finish(job, std::move(error));
   moved = true;
@@ -164,18 +188,18 @@ void StagedWorker::close(std::list<StagedJob>& flying) {
   const auto gone = [] {
     return std::make_exception_ptr(Error(ErrorKind::kAborted, "the communicator was closed while operations were in flight."));
   };
-  if (!flying.empty()) host_.abort("a rank closed its communicator while operations were in flight");
+  if (!flying.empty() || !queue_.empty()) host_.abort("a rank closed its communicator while operations were in flight");
   for (StagedJob& job : flying) {
     try {
       job.work.wait();
     } catch (const std::exception&) {
       // It was aborted; its memory is free.
     }
-    settle(job.returned);
+    settle(job, job.returned);
     finish(job, gone());
   }
   for (StagedJob& job : queue_) {
-    settle(job.arrived);
+    settle(job, job.arrived);
     finish(job, gone());
   }
   queue_.clear();

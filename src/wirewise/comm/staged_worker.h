@@ -28,6 +28,7 @@ class StagedState final : public Work::State {
   bool step() override { return false; }
   [[nodiscard]] bool retired() const noexcept override { return reached(Level::kComplete); }
   [[nodiscard]] std::vector<Missing> missing() const override { return {}; }
+  [[nodiscard]] int source() const noexcept override { return source_; }
   void wait(Level) override {
     std::unique_lock lock(mutex_);
     done_.wait(lock, [this] { return reached(Level::kComplete); });
@@ -38,6 +39,8 @@ class StagedState final : public Work::State {
     rethrow();
     return true;
   }
+  /// Of a message, before complete().
+  void set_source(int rank) noexcept { source_ = rank; }
   /// The error is handed over whole: once a waiter may have it, this thread must hold no part of it.
   void complete(std::exception_ptr error) noexcept {
     {
@@ -55,6 +58,7 @@ class StagedState final : public Work::State {
  private:
   std::mutex mutex_;
   std::condition_variable done_;
+  int source_ = -1;
 };
 
 /// An operation from its call to its end.
@@ -87,6 +91,8 @@ class StagedWorker {
   void wait_issued();
 
  private:
+  /// The device broke, or is stuck: the group can't go on without this rank.
+  void give_up(const std::exception_ptr& error) noexcept;
   bool issue_first(std::list<StagedJob>& flying);
   bool advance(StagedJob& job, bool& moved);
   void run();

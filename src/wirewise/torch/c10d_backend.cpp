@@ -2,8 +2,10 @@
 // c10d_backend_messages.cpp.
 #include "wirewise/torch/c10d_backend.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
+#include <optional>
 #include <utility>
 
 #include "wirewise/base/error.h"
@@ -11,9 +13,9 @@
 #include "wirewise/torch/store_c10d.h"
 
 namespace wirewise {
-WirewiseBackend::WirewiseBackend(std::unique_ptr<Communicator> communicator, Milliseconds timeout)
+WirewiseBackend::WirewiseBackend(std::unique_ptr<Communicator> communicator, Milliseconds timeout, OpenDevice open)
     : c10d::Backend(communicator->rank(), communicator->size()),
-      communicator_(std::move(communicator)),
+      devices_(std::make_shared<BackendDevices>(std::move(communicator), std::move(open))),
       timeout_ms_(timeout.count()) {
   init();
 }
@@ -42,9 +44,9 @@ void WirewiseBackend::setTimeout(Milliseconds timeout) {
   timeout_ms_ = timeout.count();
 }
 
-Communicator& WirewiseBackend::communicator() const {
-  if (!communicator_) throw Error(ErrorKind::kAborted, "The wirewise process group was shut down.", "Make a new group first.");
-  return *communicator_;
+Communicator& WirewiseBackend::communicator(c10::Device device) const {
+  if (!devices_) throw Error(ErrorKind::kAborted, "The wirewise process group was shut down.", "Make a new group first.");
+  return devices_->communicator(device);
 }
 
 CallOptions WirewiseBackend::call_options(const Call& call) const {
@@ -68,11 +70,23 @@ void WirewiseBackend::check_rank(std::int64_t rank, const char* what, const char
   }
 }
 
-WirewiseBackend::WorkPtr WirewiseBackend::run(Call call, const std::vector<WirewiseWork::Issue>& issues) {
+WirewiseBackend::WorkPtr WirewiseBackend::run(Call call, const std::vector<Issue>& issues) {
+  std::optional<c10::Device> device = call.device;
+  for (const Tensors* tensors : {&call.request.inputs, &call.request.outputs}) {
+    for (const at::Tensor& tensor : *tensors) {
+      if (!device) device = tensor.device();
+      check_device(tensor.device(), *device, call.request.title);
+    }
+  }
+  call.request.device = device.value_or(c10::kCPU);
+  Communicator& by = communicator(call.request.device);
+  std::vector<WirewiseWork::Issue> bound;
+  bound.reserve(issues.size());
+  for (const Issue& issue : issues) bound.emplace_back([&issue, &by] { return issue(by); });
   call.request.sequence = sequence_++;
   call.request.health = health_;
   call.request.callbacks = callbacks_;
-  const auto work = WirewiseWork::start(getRank(), std::move(call.request), issues);
+  const auto work = WirewiseWork::start(getRank(), std::move(call.request), bound);
   if (coalescing()) {
     coalesced_.push_back(work);
   } else if (!call.async) {
@@ -88,8 +102,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::broadcast(Tensors& tensors, const c10d
   call.request.inputs = call.request.outputs = tensors;
   const at::Tensor staged = call.request.staging.in_place(movable(tensor, "broadcast"));
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] {
-               return communicator().broadcast(write_buffer(staged), count_of(staged), static_cast<int>(options.rootRank), how);
+  return run(std::move(call), {[&](Communicator& by) {
+               return by.broadcast(write_buffer(staged), count_of(staged), static_cast<int>(options.rootRank), how);
              }});
 }
 
@@ -118,7 +132,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::allreduce_coalesced(Tensors& tensors, 
   }
   call.request.inputs = call.request.outputs = tensors;
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] { return communicator().all_reduce(parts, reduction.op, how); }});
+  return run(std::move(call), {[&](Communicator& by) { return by.all_reduce(parts, reduction.op, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
@@ -131,8 +145,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::reduce(Tensors& tensors, const c10d::R
   const at::Tensor in = call.request.staging.reduced_input(tensor, reduction);
   const Buffer out = is_root ? write_buffer(call.request.staging.reduced_output(tensor, reduction)) : Buffer{nullptr, read_buffer(in).dtype};
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] {
-               return communicator().reduce(read_buffer(in), out, count_of(in), static_cast<int>(options.rootRank), reduction.op, how);
+  return run(std::move(call), {[&](Communicator& by) {
+               return by.reduce(read_buffer(in), out, count_of(in), static_cast<int>(options.rootRank), reduction.op, how);
              }});
 }
 
@@ -160,7 +174,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::gather_into(Call call, const Tensors& 
   call.request.inputs = inputs;
   call.request.outputs = outputs;
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] { return communicator().all_gather(parts, how); }});
+  return run(std::move(call), {[&](Communicator& by) { return by.all_gather(parts, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
@@ -190,17 +204,22 @@ WirewiseBackend::WorkPtr WirewiseBackend::scatter_from(Call call, const Tensors&
   call.request.inputs = inputs;
   call.request.outputs = outputs;
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] { return communicator().reduce_scatter(parts, reduction.op, how); }});
+  return run(std::move(call), {[&](Communicator& by) { return by.reduce_scatter(parts, reduction.op, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::barrier(const c10d::BarrierOptions& options) {
-  if (!options.device_ids.empty()) {
-    throw bad_input("barrier got device_ids, but the wirewise backend synchronises processes, not devices.",
-                    "Leave device_ids out.");
+  if (options.device_ids.size() > 1) {
+    throw bad_input("barrier got " + std::to_string(options.device_ids.size()) + " device_ids.", "Give the one of this rank.");
   }
   Call call(c10d::OpType::BARRIER, "wirewise:barrier", options.timeout, options.asyncOp);
+  call.device = options.device;
+  // torch.distributed hands the index on, but not the type.
+  if (!options.device_ids.empty()) {
+    const auto type = call.device && !call.device->is_cpu() ? call.device->type() : c10::kCUDA;
+    call.device = c10::Device(type, static_cast<c10::DeviceIndex>(options.device_ids.front()));
+  }
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] { return communicator().barrier(how); }});
+  return run(std::move(call), {[&](Communicator& by) { return by.barrier(how); }});
 }
 
 void WirewiseBackend::startCoalescing() {
@@ -218,20 +237,20 @@ WirewiseBackend::WorkPtr WirewiseBackend::endCoalescing() {
 }
 
 void WirewiseBackend::abort() {
-  if (communicator_) communicator_->abort("the process group was aborted");
+  if (devices_) devices_->host()->abort("the process group was aborted");
 }
 
-void WirewiseBackend::shutdown() { communicator_.reset(); }
+void WirewiseBackend::shutdown() { devices_.reset(); }
 
 at::Tensor WirewiseBackend::allocateTensor(long size, at::TensorOptions options) {
   if (size < 0) throw bad_input("allocateTensor was asked for " + std::to_string(size) + " elements.");
   if (options.device_opt() && !options.device().is_cpu()) {
-    throw bad_input("allocateTensor was asked for memory on " + options.device().str() +
-                    ", but the wirewise backend shares CPU memory only.");
+    (void)communicator(options.device());  // or it says why not
+    return at::empty({size}, options);
   }
   (void)communicator();
   const std::size_t bytes = static_cast<std::size_t>(size) * options.dtype().itemsize();
-  const auto owner = communicator_;
+  const auto owner = devices_->host();
   void* memory = bytes == 0 ? nullptr : owner->allocate_shared(bytes);
   // The tensor keeps the communicator alive.
   const auto release = [owner](void* pointer) {

@@ -1,6 +1,8 @@
 // The wirewise backend of torch.distributed: c10d's collectives over a Communicator, one class for C++ and Python.
 //
-// Tensors are dense (sums also sparse) and on the CPU, of any type: 8-bit floats are reduced in float32, complex numbers as pairs. Operations are issued in the order of the calls; all ranks must call alike. Contiguous
+// Tensors are dense (sums also sparse), of any type: 8-bit floats are reduced in float32, complex numbers as pairs. They lie on the CPU or on
+// CUDA devices; those travel through host memory, so ranks may share a device. Operations are issued in the order of the calls, whatever the
+// device; all ranks must call alike. Contiguous
 // tensors, and lists of tensors that lie back to back, are used where they are; others are copied. Sums follow the communicator's
 // canonical order. What a call can't do is refused with an error that names it: nothing is accepted and silently not done.
 #pragma once
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "wirewise/comm/communicator.h"
+#include "wirewise/torch/c10d_devices.h"
 #include "wirewise/torch/c10d_work.h"
 
 // Later releases replace the supports… predicates by a set of capabilities.
@@ -36,8 +39,8 @@ class WirewiseBackend final : public c10d::Backend {
   using TensorLists = std::vector<std::vector<at::Tensor>>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  /// Takes a communicator over. `timeout` bounds each operation that brings none of its own.
-  WirewiseBackend(std::unique_ptr<Communicator> communicator, Milliseconds timeout = kBackendDefaultTimeout);
+  /// Takes a communicator over. `timeout` bounds each operation that brings none of its own. `open` opens devices whose tensors come.
+  WirewiseBackend(std::unique_ptr<Communicator> communicator, Milliseconds timeout = kBackendDefaultTimeout, OpenDevice open = open_cuda);
   ~WirewiseBackend() override;
 
   /// Joins the ranks of a c10d group, as torch.distributed asks a backend to: `store` is the group's own (already prefixed).
@@ -69,6 +72,7 @@ class WirewiseBackend final : public c10d::Backend {
   WorkPtr send(Tensors& tensors, int peer, int tag) override;
   WorkPtr recv(Tensors& tensors, int peer, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  /// With a device: also behind what that device's current stream holds.
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
   /// Waits; rank 0 throws an error that names the first rank that didn't come in time, or all of them, and the group ends.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
@@ -88,17 +92,20 @@ class WirewiseBackend final : public c10d::Backend {
   void shutdown() override;
   c10d::ErrorType getError() override { return health_->load(); }
 
-  /// One dimension of `size` elements, in memory that peers on this host map: collectives on it copy nothing twice.
+  /// One dimension of `size` elements, on the CPU in memory that peers on this host map: collectives on it copy nothing twice. On a device it
+  /// is memory like any other there.
   at::Tensor allocateTensor(long size, at::TensorOptions options = {}) override;
   bool supportsTensorAlloc(c10::DeviceIndex) WIREWISE_OVERRIDE_PREDICATE { return true; }
 
  private:
   struct Call;
-  [[nodiscard]] Communicator& communicator() const;
+  using Issue = std::function<wirewise::Work(Communicator&)>;
+  /// For memory of `device`, once all earlier calls have been issued.
+  [[nodiscard]] Communicator& communicator(c10::Device device = c10::kCPU) const;
   [[nodiscard]] CallOptions call_options(const Call& call) const;
   [[nodiscard]] bool is_own_slice(const at::Tensor& full, const at::Tensor& shard) const;
   void check_rank(std::int64_t rank, const char* what, const char* operation) const;
-  WorkPtr run(Call call, const std::vector<WirewiseWork::Issue>& issues);
+  WorkPtr run(Call call, const std::vector<Issue>& issues);
   WorkPtr gather_into(Call call, const Tensors& outputs, const Tensors& inputs);
   WorkPtr scatter_from(Call call, const Tensors& outputs, const Tensors& inputs, const c10d::ReduceOp& reduce_op);
   WorkPtr gather_uneven(Call call, const Tensors& outputs, const at::Tensor& input);
@@ -108,7 +115,7 @@ class WirewiseBackend final : public c10d::Backend {
   void count_in(Milliseconds timeout, bool all);
   void wait_for_rank_0(Milliseconds timeout);
 
-  std::shared_ptr<Communicator> communicator_;
+  std::shared_ptr<BackendDevices> devices_;  // null after shutdown()
   std::shared_ptr<BackendHealth> health_ = std::make_shared<BackendHealth>(c10d::ErrorType::SUCCESS);
   std::shared_ptr<CallbackThreads> callbacks_ = std::make_shared<CallbackThreads>();
   std::atomic<Milliseconds::rep> timeout_ms_;

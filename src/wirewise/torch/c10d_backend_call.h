@@ -1,7 +1,8 @@
-// Parts of the backend that its two source files share.
+// Parts of the backend that its source files share.
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -18,6 +19,7 @@ struct WirewiseBackend::Call {
   WirewiseWork::Request request;
   Milliseconds timeout;  // not above 0: the backend's
   bool async;
+  std::optional<c10::Device> device{};  // of a call without tensors
 };
 
 /// Throws bad input unless `fulls` and `shards` pair up: equal types, and each full one `size` times its shard.

@@ -103,7 +103,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::allgather(TensorLists& outputs, Tensor
   if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.input_copy(shard);
   const CallOptions how = call_options(call);
   return run(std::move(call),
-             {[&] { return communicator().all_gather(read_buffer(shard), write_buffer(full), count_of(shard), how); }});
+             {[&](Communicator& by) { return by.all_gather(read_buffer(shard), write_buffer(full), count_of(shard), how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
@@ -121,7 +121,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::allgather_coalesced(TensorLists& outpu
     parts.push_back({read_buffer(shard), write_buffer(full), count_of(shard)});
   }
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] { return communicator().all_gather(parts, how); }});
+  return run(std::move(call), {[&](Communicator& by) { return by.all_gather(parts, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::gather_uneven(Call call, const Tensors& outputs, const at::Tensor& input) {
@@ -132,10 +132,10 @@ WirewiseBackend::WorkPtr WirewiseBackend::gather_uneven(Call call, const Tensors
     if (rank == getRank()) staged.back().copy_(movable(input.detach(), "allgather").reshape(staged.back().sizes()));
   }
   const CallOptions how = call_options(call);
-  std::vector<WirewiseWork::Issue> issues;
+  std::vector<Issue> issues;
   for (int rank = 0; rank < getSize(); ++rank) {
     const at::Tensor& tensor = staged[static_cast<std::size_t>(rank)];
-    issues.emplace_back([&, rank] { return communicator().broadcast(write_buffer(tensor), count_of(tensor), rank, how); });
+    issues.emplace_back([&, rank](Communicator& by) { return by.broadcast(write_buffer(tensor), count_of(tensor), rank, how); });
   }
   return run(std::move(call), issues);
 }
@@ -155,7 +155,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter(Tensors& outputs, Tenso
   if (overlap(full, shard) && !is_own_slice(full, shard)) shard = call.request.staging.output_copy(movable(output, "reduce_scatter"));
   const CallOptions how = call_options(call);
   return run(std::move(call),
-             {[&] { return communicator().reduce_scatter(read_buffer(full), write_buffer(shard), count_of(shard), reduction.op, how); }});
+             {[&](Communicator& by) { return by.reduce_scatter(read_buffer(full), write_buffer(shard), count_of(shard), reduction.op, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter_uneven(Call call, const at::Tensor& output, const Tensors& inputs,
@@ -165,12 +165,12 @@ WirewiseBackend::WorkPtr WirewiseBackend::reduce_scatter_uneven(Call call, const
   const auto overlaps = [&](const at::Tensor& input) { return overlap(input, shard); };
   if (std::any_of(staged.begin(), staged.end(), overlaps)) shard = call.request.staging.output_copy(movable(output, "reduce_scatter"));
   const CallOptions how = call_options(call);
-  std::vector<WirewiseWork::Issue> issues;
+  std::vector<Issue> issues;
   for (int rank = 0; rank < getSize(); ++rank) {
     const at::Tensor& tensor = staged[static_cast<std::size_t>(rank)];
-    issues.emplace_back([&, rank] {
+    issues.emplace_back([&, rank](Communicator& by) {
       const Buffer out = rank == getRank() ? write_buffer(shard) : Buffer{nullptr, read_buffer(tensor).dtype};
-      return communicator().reduce(read_buffer(tensor), out, count_of(tensor), rank, reduction.op, how);
+      return by.reduce(read_buffer(tensor), out, count_of(tensor), rank, reduction.op, how);
     });
   }
   return run(std::move(call), issues);
@@ -193,7 +193,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::alltoall_base(at::Tensor& output, at::
   if (overlap(out, in)) in = call.request.staging.input_copy(in);
   const CallOptions how = call_options(call);
   return run(std::move(call),
-             {[&] { return communicator().all_to_all(read_buffer(in), send_counts, write_buffer(out), recv_counts, how); }});
+             {[&](Communicator& by) { return by.all_to_all(read_buffer(in), send_counts, write_buffer(out), recv_counts, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
@@ -214,7 +214,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::alltoall(Tensors& outputs, Tensors& in
   if (overlap(out, in)) in = call.request.staging.input_copy(in);
   const CallOptions how = call_options(call);
   return run(std::move(call),
-             {[&] { return communicator().all_to_all(read_buffer(in), send_counts, write_buffer(out), recv_counts, how); }});
+             {[&](Communicator& by) { return by.all_to_all(read_buffer(in), send_counts, write_buffer(out), recv_counts, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
@@ -236,8 +236,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::gather(TensorLists& outputs, Tensors& 
     throw bad_input("gather: rank " + std::to_string(getRank()) + " is not the root, so it must give no outputs.");
   }
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] {
-               return communicator().gather(read_buffer(shard), full, count_of(shard), static_cast<int>(options.rootRank), how);
+  return run(std::move(call), {[&](Communicator& by) {
+               return by.gather(read_buffer(shard), full, count_of(shard), static_cast<int>(options.rootRank), how);
              }});
 }
 
@@ -260,8 +260,8 @@ WirewiseBackend::WorkPtr WirewiseBackend::scatter(Tensors& outputs, TensorLists&
     throw bad_input("scatter: rank " + std::to_string(getRank()) + " is not the root, so it must give no inputs.");
   }
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] {
-               return communicator().scatter(full, write_buffer(shard), count_of(shard), static_cast<int>(options.rootRank), how);
+  return run(std::move(call), {[&](Communicator& by) {
+               return by.scatter(full, write_buffer(shard), count_of(shard), static_cast<int>(options.rootRank), how);
              }});
 }
 

@@ -29,7 +29,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::send(Tensors& tensors, int peer, int t
   call.request.inputs = tensors;
   const at::Tensor staged = call.request.staging.input(movable(tensor, "send"));
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] { return communicator().send(read_buffer(staged), count_of(staged), peer, tag, how); }});
+  return run(std::move(call), {[&](Communicator& by) { return by.send(read_buffer(staged), count_of(staged), peer, tag, how); }});
 }
 
 WirewiseBackend::WorkPtr WirewiseBackend::recv(Tensors& tensors, int peer, int tag) {
@@ -49,7 +49,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::receive(const char* title, c10d::OpTyp
   call.request.source = peer;
   const at::Tensor staged = call.request.staging.output(movable(tensor, "recv"));
   const CallOptions how = call_options(call);
-  return run(std::move(call), {[&] { return communicator().recv(write_buffer(staged), count_of(staged), peer, tag, how); }});
+  return run(std::move(call), {[&](Communicator& by) { return by.recv(write_buffer(staged), count_of(staged), peer, tag, how); }});
 }
 
 // Rank 0 hears from each rank, and says so to all. Two answers: one that it came itself, whose deadline is the caller's, and one that all
@@ -118,7 +118,7 @@ void WirewiseBackend::count_in(Milliseconds timeout, bool all) {
   const std::string span = std::to_string(timeout.count()) + " ms";
   const std::string sentence = timeout == Milliseconds(0) ? "Rank 0 timed out in monitoredBarrier after 0 ms."
                                                           : std::string(named > 1 ? "Ranks " : "Rank ") + names + " failed to pass monitoredBarrier in " + span + ".";
-  communicator().abort(sentence);
+  if (devices_) devices_->host()->abort(sentence);
   throw Error(ErrorKind::kTimeout, sentence, "See what they do, or raise the timeout.");
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <bit>
 #include <string>
@@ -27,8 +28,8 @@ at::Tensor canonical_sum(const std::vector<at::Tensor>& parts, std::size_t first
 
 WirewiseBackend::WorkPtr WirewiseBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
   Call call(c10d::OpType::_ALLREDUCE_SPARSE, "wirewise:sparse_all_reduce", options.timeout, options.asyncOp);
-  if (tensors.size() != 1 || tensors.front().layout() != c10::kSparse || !tensors.front().device().is_cpu()) {
-    throw bad_input("allreduce_sparse takes one sparse COO tensor on the CPU.");
+  if (tensors.size() != 1 || tensors.front().layout() != c10::kSparse) {
+    throw bad_input("allreduce_sparse takes one sparse COO tensor.");
   }
   const ReduceHow reduction = to_reduction(options.reduceOp, "allreduce of sparse tensors");
   if (reduction.op != Reduction::kSum || reduction.factor.defined()) {
@@ -61,7 +62,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::allreduce_sparse(Tensors& tensors, con
     all_indices.push_back(mine ? indices : at::empty({own.sparse_dim(), theirs[0]}, indices.options()));
     all_values.push_back(mine ? values : at::empty(value_sizes, values.options()));
     for (const at::Tensor& tensor : {all_indices.back(), movable(all_values.back(), reduction.operation)}) {
-      works.push_back(communicator().broadcast(write_buffer(tensor), count_of(tensor), static_cast<int>(rank), how));
+      works.push_back(communicator(own.device()).broadcast(write_buffer(tensor), count_of(tensor), static_cast<int>(rank), how));
     }
   }
   for (wirewise::Work& work : works) work.wait();
@@ -75,6 +76,10 @@ WirewiseBackend::WorkPtr WirewiseBackend::allreduce_sparse(Tensors& tensors, con
   }
   const at::Tensor sum = canonical_sum(parts, 0, ranks).coalesce();
   tensors.front().copy_(widen ? sum.to(type) : sum);
+  if (!own.device().is_cpu()) {
+    const c10::impl::VirtualGuardImpl device(own.device().type());
+    device.synchronizeStream(device.getStream(own.device()));
+  }
   call.request.outputs = tensors;
   return run(std::move(call), {});
 }

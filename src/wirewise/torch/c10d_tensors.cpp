@@ -85,6 +85,7 @@ void check_reducible(const at::Tensor& tensor, const ReduceHow& how) {
   const c10::ScalarType type = tensor.scalar_type();
   const bool complex = c10::isComplexType(type);
   const bool small_float = c10::isFloat8Type(type);
+  if (how.factor.defined() && !how.factor.device().is_cpu()) check_device(how.factor.device(), tensor.device(), how.operation);
   if (how.factor.defined() && !(complex || small_float || (known(type) && c10::isFloatingType(type)))) refuse_reduction(tensor, how);
   if (known(type)) return;
   const bool possible = complex ? is_linear(how.op) : small_float ? !is_bitwise(how.op)
@@ -96,9 +97,9 @@ void check_reducible(const at::Tensor& tensor, const ReduceHow& how) {
 
 void check_tensor(const at::Tensor& tensor, const std::string& operation) {
   if (!tensor.defined()) throw bad_input(operation + " got an undefined tensor.");
-  if (!tensor.device().is_cpu()) {
-    throw bad_input(operation + " got a tensor on " + tensor.device().str() + ", but the wirewise backend moves CPU memory only.",
-                    "Use backend=\"cpu:wirewise,cuda:nccl\", so that GPU tensors go by NCCL.");
+  if (!tensor.device().is_cpu() && !tensor.device().is_cuda() && !tensor.device().is_privateuseone()) {
+    throw bad_input(operation + " got a tensor on " + tensor.device().str() + ", but the wirewise backend moves memory of the CPU and of CUDA devices.",
+                    "Move it to one of them.");
   }
   if (tensor.layout() != c10::kStrided) {
     throw bad_input(operation + " got a tensor that is not dense.", "Convert it with to_dense().");
@@ -120,7 +121,13 @@ void check_tensors(std::span<const at::Tensor> tensors, const std::string& opera
       throw bad_input(operation + " got tensors of different types: " + c10::toString(tensors.front().scalar_type()) + " and " +
                       c10::toString(tensor.scalar_type()) + ".");
     }
+    check_device(tensor.device(), tensors.front().device(), operation);
   }
+}
+
+void check_device(c10::Device one, c10::Device other, const std::string& operation) {
+  if (one == other) return;
+  throw bad_input(operation + " got tensors on " + other.str() + " and on " + one.str() + ".", "Move them to one device.");
 }
 
 const at::Tensor& only_tensor(const std::vector<at::Tensor>& tensors, const std::string& operation) {
@@ -160,10 +167,9 @@ ReduceHow to_reduction(const c10d::ReduceOp& op, const std::string& operation) {
       if (supplement == nullptr) throw bad_input(operation + " was asked for PREMUL_SUM without a factor.", "Give it one.");
       how.factor = supplement->tensor_factor.defined() ? supplement->tensor_factor.detach()
                                                        : at::scalar_tensor(supplement->double_factor, at::kDouble);
-      if (!how.factor.device().is_cpu() || how.factor.numel() != 1) {
-        throw bad_input(operation + " was asked for PREMUL_SUM with a factor of " + std::to_string(how.factor.numel()) + " elements on " +
-                            how.factor.device().str() + ".",
-                        "Give a number, or a tensor of one element on the CPU.");
+      if (how.factor.numel() != 1) {
+        throw bad_input(operation + " was asked for PREMUL_SUM with a factor of " + std::to_string(how.factor.numel()) + " elements.",
+                        "Give a number, or a tensor of one element.");
       }
       return how;
     }

@@ -15,10 +15,12 @@
 
 namespace wirewise {
 
-/// Throws bad input unless the tensor is dense, on the CPU and of a type that can be moved. `operation` is named in the error.
+/// Throws bad input unless the tensor is dense, of a type that can be moved, and in memory that a backend may reach. `operation` is named in the error.
 void check_tensor(const at::Tensor& tensor, const std::string& operation);
-/// The same for a list; all must be of one type.
+/// The same for a list; all must be of one type and on one device.
 void check_tensors(std::span<const at::Tensor> tensors, const std::string& operation);
+/// Throws bad input that names both unless they are one.
+void check_device(c10::Device one, c10::Device other, const std::string& operation);
 /// The only tensor of a list, which c10d passes where one is meant.
 [[nodiscard]] const at::Tensor& only_tensor(const std::vector<at::Tensor>& tensors, const std::string& operation);
 /// The only list of lists, with one tensor for each of `size` ranks.
@@ -28,7 +30,7 @@ void check_tensors(std::span<const at::Tensor> tensors, const std::string& opera
 /// How tensors are reduced: PREMUL_SUM is a sum of the inputs times a factor.
 struct ReduceHow {
   Reduction op = Reduction::kSum;
-  at::Tensor factor;     // of one element; undefined: none
+  at::Tensor factor;     // of one element, on the CPU or the device of the tensors; undefined: none
   std::string operation;  // for errors
 };
 /// Throws bad input that names what has no counterpart.
@@ -73,7 +75,8 @@ class Staging {
   [[nodiscard]] at::Tensor packed_input(std::span<const at::Tensor> tensors);
   [[nodiscard]] at::Tensor packed_output(std::span<const at::Tensor> tensors);
 
-  /// Copies what was written elsewhere into the user's tensors.
+  [[nodiscard]] bool has_copies() const noexcept { return !copies_.empty(); }
+  /// Copies what was written elsewhere into the user's tensors, in the current stream where they are on a device.
   void write_back();
   /// Lets all tensors go.
   void clear() noexcept;

@@ -2,8 +2,11 @@
 // the user's code and run on threads of their own.
 #include "wirewise/torch/c10d_work.h"
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "wirewise/base/error.h"
@@ -33,12 +36,39 @@ c10d::ErrorType error_type(const std::exception_ptr& error) {
   }
 }
 
+// What a future must know: the devices of its value.
+std::vector<c10::Device> devices_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<c10::Device> devices;
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.device().is_cpu() && std::find(devices.begin(), devices.end(), tensor.device()) == devices.end()) devices.push_back(tensor.device());
+  }
+  return devices;
+}
+
+// A stream of the device for this thread, which else has the one that programs compute in by default: what a program has queued there is
+// nothing that a completion should wait for.
+class SideStream {
+ public:
+  explicit SideStream(c10::Device device) : device_(device) {
+    if (!device.is_cpu()) guard_.reset_stream(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
+  }
+  void synchronize() const {
+    if (device_.is_cpu()) return;
+    const c10::impl::VirtualGuardImpl impl(device_.type());
+    impl.synchronizeStream(impl.getStream(device_));
+  }
+
+ private:
+  c10::Device device_;
+  c10::OptionalStreamGuard guard_;
+};
+
 }  // namespace
 
 WirewiseWork::WirewiseWork(int rank, Request request)
     : c10d::Work(rank, request.type, request.title, request.inputs),
       request_(std::move(request)),
-      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {
+      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices_of(request_.outputs))) {
   request_.inputs.clear();
 }
 
@@ -73,6 +103,7 @@ c10::intrusive_ptr<WirewiseWork> WirewiseWork::join(int rank, c10d::OpType type,
   for (const auto& work : works) {
     request.outputs.insert(request.outputs.end(), work->request_.outputs.begin(), work->request_.outputs.end());
     request.sequence = work->request_.sequence;
+    if (!work->request_.device.is_cpu()) request.device = work->request_.device;
   }
   auto joined = c10::make_intrusive<WirewiseWork>(rank, std::move(request));
   joined->pending_ += works.size();
@@ -107,7 +138,11 @@ void WirewiseWork::complete() {
   std::exception_ptr error = first_error_;
   if (!error) {
     try {
-      request_.staging.write_back();
+      if (request_.staging.has_copies()) {
+        const SideStream stream(request_.device);
+        request_.staging.write_back();
+        stream.synchronize();  // whoever waited finds the results in place, in whatever stream
+      }
     } catch (...) {
       error = std::current_exception();
     }
@@ -140,6 +175,7 @@ void WirewiseWork::complete_future(const std::exception_ptr& error) {
   if (error) {
     future_->setError(error);
   } else {
+    const SideStream stream(request_.device);  // callbacks' streams wait for this one
     future_->markCompleted(c10::IValue(request_.outputs));
   }
 }

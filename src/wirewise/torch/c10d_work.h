@@ -33,6 +33,7 @@ class WirewiseWork final : public c10d::Work {
     std::vector<at::Tensor> outputs;  // result() and the future's value: the user's tensors
     std::vector<at::Tensor> inputs;   // shown in profiles
     Staging staging;
+    c10::Device device = c10::kCPU;   // of the tensors
     std::uint64_t sequence = 0;
     int source = kAnySource;  // of a recv
     std::shared_ptr<BackendHealth> health;
