@@ -34,6 +34,8 @@ void run(const Options& options) {
   print_notes(reading, here ? "this machine" : options.from);
   if (options.json || options.to == "json") {
     std::cout << write_json(reading) << "\n";
+  } else if (options.to == "nccl-xml") {
+    std::cout << write_nccl_xml(reading);
   } else if (options.to == "matrix") {
     std::cout << write_matrix(reading.wiring);
   } else {
@@ -49,7 +51,7 @@ void register_topo(CLI::App& app, int&) {
   CLI::App* topo = app.add_subcommand("topo", "Show how a machine is wired: its GPUs, NICs, PCIe, NVLink and network");
   const auto options = std::make_shared<Options>();
   topo->add_option("--from", options->from, "A file that describes it; its format is recognised. Without it: this machine");
-  topo->add_option("--to", options->to, "text, matrix or json")->check(CLI::IsMember({"text", "matrix", "json"}));
+  topo->add_option("--to", options->to, "text, matrix, json or nccl-xml")->check(CLI::IsMember({"text", "matrix", "json", "nccl-xml"}));
   topo->add_flag("--json", options->json, "One JSON object on standard output");
   topo->callback([options] { run(*options); });
 }

@@ -21,7 +21,7 @@ const Link& link_at(const Wiring& wiring, int link) { return wiring.links[static
 /// The NVLinks out of a device that lead to `to`, as the graph's index; -1: none.
 int nvlink_to(const Wiring& wiring, const std::vector<int>& out, int to) {
   for (int index : out) {
-    if (link_at(wiring, index).kind == LinkKind::kNvlink && link_at(wiring, index).to == to) return index;
+    if (joins_gpus(link_at(wiring, index).kind) && link_at(wiring, index).to == to) return index;
   }
   return -1;
 }

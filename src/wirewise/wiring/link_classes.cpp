@@ -15,7 +15,7 @@ namespace {
 constexpr double kGiga = 1e9;
 
 LinkKind kind_of(std::string_view name) {
-  for (LinkKind kind : {LinkKind::kSharedMemory, LinkKind::kSockets, LinkKind::kPcie, LinkKind::kNvlink, LinkKind::kEthernet, LinkKind::kInfiniband}) {
+  for (LinkKind kind : {LinkKind::kSharedMemory, LinkKind::kSockets, LinkKind::kPcie, LinkKind::kNvlink, LinkKind::kEthernet, LinkKind::kInfiniband, LinkKind::kXgmi}) {
     if (name_of(kind) == name) return kind;
   }
   throw Error(ErrorKind::kFailed, "data/links.toml has a link of the unknown kind " + std::string(name) + ".");
@@ -103,6 +103,13 @@ Link pcie_link(int generation, int lanes, Provenance provenance) {
   const bool known = generation > 0 && lanes > 0;
   const LinkClass& of = link_class(LinkKind::kPcie, generation > 0 ? generation : 4);
   Link link = make_link(of, lanes > 0 ? lanes : 16, known ? provenance : Provenance::kAssumed);
+  if (generation == 1 || generation == 2) {  // 2.5 and 5 GT/s, of which 8 bits in 10 are data
+    const double scale = 0.25e9 * generation / of.spec;
+    link.spec *= scale;
+    link.beta *= scale;
+    link.generation = generation;
+    link.source = "PCIe " + std::to_string(generation) + " x" + std::to_string(link.lanes) + ", scaled from " + of.name;
+  }
   if (!known) {
     link.generation = generation;
     link.lanes = lanes;

@@ -28,6 +28,7 @@ std::string_view name_of(LinkKind kind) noexcept {
     case LinkKind::kNvlink: return "nvlink";
     case LinkKind::kEthernet: return "ethernet";
     case LinkKind::kInfiniband: return "infiniband";
+    case LinkKind::kXgmi: return "xgmi";
   }
   return "unknown";
 }

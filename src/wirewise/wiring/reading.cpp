@@ -25,6 +25,8 @@ Error unreadable(std::string_view file, int line, int column, const std::string&
 }
 
 Format recognise(std::string_view text, std::string_view file) {
+  if (looks_like_nccl_xml(text)) return Format::kNcclXml;
+  if (looks_like_json(text)) return Format::kJson;
   for (const TextLine& line : text_lines(text)) {
     const auto words = words_of(line);
     if (!words.empty() && words.front().text == "GPU0") return Format::kNvidiaTopo;
@@ -35,6 +37,8 @@ Format recognise(std::string_view text, std::string_view file) {
 Reading read_wiring(std::string_view text, std::string_view file) {
   switch (recognise(text, file)) {
     case Format::kNvidiaTopo: return read_nvidia_topo(text, file);
+    case Format::kNcclXml: return read_nccl_xml(text, file);
+    case Format::kJson: return read_json(text, file);
     default: break;
   }
   throw unreadable(file, 0, 0, "this format can't be read yet.");

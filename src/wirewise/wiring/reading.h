@@ -69,4 +69,11 @@ struct Reading {
 
 [[nodiscard]] Reading read_nvidia_topo(std::string_view text, std::string_view file);
 
+[[nodiscard]] bool looks_like_nccl_xml(std::string_view text);
+[[nodiscard]] Reading read_nccl_xml(std::string_view text, std::string_view file);
+
+[[nodiscard]] bool looks_like_json(std::string_view text);
+/// What write_json() wrote; `pairs` are worked out of the links again. Unknown keys are refused.
+[[nodiscard]] Reading read_json(std::string_view text, std::string_view file);
+
 }  // namespace wirewise

@@ -5,7 +5,7 @@
 namespace wirewise {
 
 std::string name_of(const Relation& relation) {
-  if (relation.nvlinks > 0) return "NV" + std::to_string(relation.nvlinks);
+  if (relation.nvlinks > 0) return (relation.xgmi ? "XGMI" : "NV") + std::to_string(relation.nvlinks);
   switch (relation.pcie) {
     case Connection::kSelf: return "X";
     case Connection::kPix: return "PIX";
@@ -35,14 +35,17 @@ Relations::Relations(const Wiring& wiring) : wiring_(wiring), out_(links_by_devi
   }
 }
 
-Relation Relations::between(int a, int b) const { return {by_pcie(a, b), a == b ? 0 : nvlinks(a, b)}; }
+Relation Relations::between(int a, int b) const {
+  Relation relation = a == b ? Relation{} : gpu_links(a, b);
+  relation.pcie = by_pcie(a, b);
+  return relation;
+}
 
 Connection Relations::by_pcie(int a, int b) const {
   if (a == b) return Connection::kSelf;
   const Device& first = wiring_.devices[static_cast<std::size_t>(a)];
   const Device& second = wiring_.devices[static_cast<std::size_t>(b)];
   if (first.host != second.host) return Connection::kNetwork;
-  if (!first.placed && !second.placed) return Connection::kUnknown;
   const auto to_top = [&](int device) {
     std::vector<int> chain;
     for (int at = device; at != -1; at = parent_[static_cast<std::size_t>(at)]) chain.push_back(at);
@@ -55,6 +58,7 @@ Connection Relations::by_pcie(int a, int b) const {
     up.pop_back();
     down.pop_back();
   }
+  if (!first.placed && !second.placed && wiring_.devices[static_cast<std::size_t>(down.back())].kind != DeviceKind::kPcieSwitch) return Connection::kUnknown;
   down.pop_back();  // the common ancestor is in `up`
   int bridges = 0, nodes = 0, switches = 0;
   bool host = false;
@@ -76,19 +80,22 @@ Connection Relations::by_pcie(int a, int b) const {
   return switches > 1 ? Connection::kPxb : Connection::kPix;
 }
 
-int Relations::nvlinks(int a, int b) const {
-  int count = 0;
+Relation Relations::gpu_links(int a, int b) const {
+  Relation found;
   for (int index : out_[static_cast<std::size_t>(a)]) {
     const Link& link = wiring_.links[static_cast<std::size_t>(index)];
-    if (link.kind != LinkKind::kNvlink) continue;
-    if (link.to == b) count += link.lanes;
+    if (!joins_gpus(link.kind)) continue;
+    if (link.to == b) {
+      found.nvlinks += link.lanes;
+      found.xgmi = link.kind == LinkKind::kXgmi;
+    }
     if (wiring_.devices[static_cast<std::size_t>(link.to)].kind != DeviceKind::kNvSwitch) continue;
     for (int second : out_[static_cast<std::size_t>(link.to)]) {
       const Link& onward = wiring_.links[static_cast<std::size_t>(second)];
-      if (onward.kind == LinkKind::kNvlink && onward.to == b) count += std::min(link.lanes, onward.lanes);
+      if (joins_gpus(onward.kind) && onward.to == b) found.nvlinks += std::min(link.lanes, onward.lanes);
     }
   }
-  return count;
+  return found;
 }
 
 }  // namespace wirewise

@@ -24,9 +24,10 @@ enum class Connection : std::uint8_t {
 struct Relation {
   Connection pcie = Connection::kUnknown;
   int nvlinks = 0;  // between two GPUs, directly or through NVSwitches; 0: none
+  bool xgmi = false;  // they are AMD's xGMI
 };
 
-/// "X", "NV12", "PIX", "PXB", "PHB", "NODE", "SYS", "NET" or "?": NVLinks where there are any.
+/// "X", "NV12", "XGMI1", "PIX", "PXB", "PHB", "NODE", "SYS", "NET" or "?": NVLinks and xGMI where there are any.
 [[nodiscard]] std::string name_of(const Relation& relation);
 
 /// Relations of one graph, whose devices' places are looked up once.
@@ -37,7 +38,7 @@ class Relations {
 
  private:
   [[nodiscard]] Connection by_pcie(int a, int b) const;
-  [[nodiscard]] int nvlinks(int a, int b) const;
+  [[nodiscard]] Relation gpu_links(int a, int b) const;
 
   const Wiring& wiring_;
   std::vector<std::vector<int>> out_;

@@ -28,11 +28,13 @@ enum class DeviceKind : std::uint8_t {
   kNic,
   kSwitch,      // of the network between hosts
 };
-enum class LinkKind : std::uint8_t { kSharedMemory, kSockets, kPcie, kNvlink, kEthernet, kInfiniband };
+enum class LinkKind : std::uint8_t { kSharedMemory, kSockets, kPcie, kNvlink, kEthernet, kInfiniband, kXgmi };  // xGMI between AMD's GPUs
 enum class Provenance : std::uint8_t { kSpec, kDriver, kMeasured, kAssumed };
 [[nodiscard]] std::string_view name_of(DeviceKind kind) noexcept;
 [[nodiscard]] std::string_view name_of(LinkKind kind) noexcept;
 [[nodiscard]] std::string_view name_of(Provenance provenance) noexcept;
+/// NVLink or xGMI: what joins GPUs besides PCIe.
+[[nodiscard]] constexpr bool joins_gpus(LinkKind kind) noexcept { return kind == LinkKind::kNvlink || kind == LinkKind::kXgmi; }
 
 struct Device {
   std::string name;  // unique within its host; a host's and a network switch's own name are unique in the graph

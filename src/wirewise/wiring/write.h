@@ -16,5 +16,9 @@ namespace wirewise {
 [[nodiscard]] std::string write_matrix(const Wiring& wiring);
 /// One JSON object: format, devices, pairs, links, facts, notes, partial. read_wiring() reads it back.
 [[nodiscard]] std::string write_json(const Reading& reading);
+/// A topology file as NCCL_TOPO_FILE takes it. Host bridges of a NUMA node aren't told apart there. What NCCL finds out itself (compute
+/// capability, network devices) is written where the reading has it. Throws bad input where a GPU or NIC has no PCI address or place, by
+/// which NCCL finds devices, and for several hosts unless their hashes are among the facts.
+[[nodiscard]] std::string write_nccl_xml(const Reading& reading);
 
 }  // namespace wirewise

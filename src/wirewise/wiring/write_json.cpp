@@ -14,6 +14,7 @@ constexpr std::size_t kMostPaired = 160;  // devices for which pairs across host
 Json device_json(const Wiring& wiring, const Device& device) {
   Json json{{"name", device.name}, {"kind", name_of(device.kind)}};
   const std::vector<int> host = device.host >= 0 ? devices_of(wiring, DeviceKind::kHost, device.host) : std::vector<int>{};
+  if (device.host >= 0) json["host_index"] = device.host;
   json["host"] = host.empty() ? Json() : Json(wiring.devices[static_cast<std::size_t>(host.front())].name);
   json["numa"] = device.numa >= 0 ? Json(device.numa) : Json();
   json["pci"] = device.pci.empty() ? Json() : Json(device.pci);
@@ -57,9 +58,14 @@ std::string write_json(const Reading& reading) {
   }
   Json& links = json["links"] = Json::array();
   for (const Link& link : wiring.links) {
-    links.push_back({{"from", link.from}, {"to", link.to}, {"kind", name_of(link.kind)}, {"bandwidth_GBps", link.beta / 1e9}, {"latency_us", link.alpha * 1e6},
+    Json& written = links.emplace_back(Json{{"from", link.from}, {"to", link.to}, {"kind", name_of(link.kind)}, {"bandwidth_GBps", link.beta / 1e9}, {"latency_us", link.alpha * 1e6},
                      {"provenance", name_of(link.provenance)}, {"source", link.source}, {"lanes", link.lanes}, {"generation", link.generation}, {"spec_GBps", link.spec / 1e9}});
+    // Figures that the rounding of their unit changes, as they are.
+    if (link.beta / 1e9 * 1e9 != link.beta) written["bandwidth_Bps"] = link.beta;
+    if (link.alpha * 1e6 * 1e-6 != link.alpha) written["latency_s"] = link.alpha;
+    if (link.spec / 1e9 * 1e9 != link.spec) written["spec_Bps"] = link.spec;
   }
+  if (!wiring.rank_device.empty()) json["rank_device"] = wiring.rank_device;
   Json& facts = json["facts"] = Json::array();
   for (const Fact& fact : reading.facts) facts.push_back({{"subject", fact.subject}, {"name", fact.name}, {"value", fact.value}, {"line", fact.line}});
   Json& notes = json["notes"] = Json::array();

@@ -26,11 +26,16 @@ std::string write_matrix(const Wiring& wiring) {
     for (int device : shown) width = std::max(width, name(device).size());
     const bool cpus = std::any_of(shown.begin(), shown.end(), [&](int d) { return !wiring.devices[static_cast<std::size_t>(d)].cpus.empty(); });
     text += std::string(width, ' ');
-    for (int device : shown) text += "  " + fmt::format("{:<{}}", name(device), std::max<std::size_t>(4, name(device).size()));
+    std::vector<std::size_t> widths;  // of each column
+    for (int column : shown) {
+      widths.push_back(std::max<std::size_t>(4, name(column).size()));
+      for (int row : shown) widths.back() = std::max(widths.back(), name_of(relations.between(row, column)).size());
+      text += "  " + fmt::format("{:<{}}", name(column), widths.back());
+    }
     text += cpus ? "  CPUs            NUMA\n" : "  NUMA\n";
     for (int row : shown) {
       text += fmt::format("{:<{}}", name(row), width);
-      for (int column : shown) text += "  " + fmt::format("{:<{}}", name_of(relations.between(row, column)), std::max<std::size_t>(4, name(column).size()));
+      for (std::size_t i = 0; i < shown.size(); ++i) text += "  " + fmt::format("{:<{}}", name_of(relations.between(row, shown[i])), widths[i]);
       const Device& device = wiring.devices[static_cast<std::size_t>(row)];
       if (cpus) text += fmt::format("  {:<14}", printable(device.cpus.empty() ? "-" : device.cpus));
       text += device.numa >= 0 ? fmt::format("  {}\n", device.numa) : "  -\n";

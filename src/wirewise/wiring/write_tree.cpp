@@ -65,7 +65,7 @@ class Tree {
         const Link& link = wiring_.links[static_cast<std::size_t>(index)];
         const Device& to = wiring_.devices[static_cast<std::size_t>(link.to)];
         const bool network = link.kind == LinkKind::kEthernet || link.kind == LinkKind::kInfiniband;
-        if (link.kind != LinkKind::kNvlink && !network) continue;
+        if (!joins_gpus(link.kind) && !network) continue;
         if (to.host == host && link.to < static_cast<int>(from)) continue;
         std::string& names = by_figure[figure(link)];
         names += (names.empty() ? "" : ", ") + printable(to.name);
