@@ -184,7 +184,7 @@ Reading read_json(std::string_view text, std::string_view file) {
   top.only({"format", "partial", "devices", "pairs", "links", "rank_device", "facts", "notes"});
   if (top.find("devices") == nullptr) top.refuse("it has no devices.", "Give what wirewise topo --json printed.");
   Reading reading;
-  reading.format = top.kind("format", Format::kJson);
+  reading.format = top.kind("format", Format::kThisMachine);
   reading.partial = top.flag("partial", false);
   const auto each = [&](const char* key, const auto& read) {
     const Json& array = top.array(key);

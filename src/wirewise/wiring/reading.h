@@ -32,7 +32,7 @@ enum class Format : std::uint8_t {
   kLscpu,
   kClusterToml,    // our own description
   kJson,           // our own dump
-  kThisMachine,    // discover.h
+  kThisMachine,    // discover.h; the last, as read_json() needs to know
 };
 [[nodiscard]] std::string_view name_of(Format format) noexcept;
 
