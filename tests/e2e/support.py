@@ -88,7 +88,7 @@ class Finished:
 
     def __init__(self, code, events, errors):
         self.code, self.events, self.errors = code, events, errors
-        self.steps = {event["step"]: event for event in events if "event" not in event and not event.get("skipped")}
+        self.steps = {event["step"]: event for event in events if "step" in event and "event" not in event and not event.get("skipped")}
         self.last = events[-1] if events else {}
 
     @property

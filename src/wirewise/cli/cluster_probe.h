@@ -38,9 +38,9 @@ struct ClusterProbe {
 
 struct ProbeOptions {
   Seconds window = 0.2;       // of compute and memory
-  int windows = 5;
+  int windows = 3;
   Bytes message = 4 << 20;
-  int messages = 4;           // of a pair and direction
+  int messages = 3;           // of a pair and direction
   int rounds = 0;             // of pairs of hosts; 0: until each has met each, at most 64
 };
 

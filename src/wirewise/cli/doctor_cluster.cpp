@@ -22,7 +22,7 @@
 namespace wirewise {
 namespace {
 
-constexpr int kConfirmations = 2;
+constexpr int kConfirmations = 1;
 
 struct Arguments {
   int ranks = 0;
