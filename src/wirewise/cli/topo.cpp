@@ -7,6 +7,7 @@
 #include "wirewise/base/error.h"
 #include "wirewise/base/text.h"
 #include "wirewise/cli/commands.h"
+#include "wirewise/cli/topo.h"
 #include "wirewise/wiring/discover.h"
 #include "wirewise/wiring/reading.h"
 #include "wirewise/wiring/write.h"
@@ -53,7 +54,11 @@ void register_topo(CLI::App& app, int&) {
   topo->add_option("--from", options->from, "A file that describes it; its format is recognised. Without it: this machine");
   topo->add_option("--to", options->to, "text, matrix, json or nccl-xml")->check(CLI::IsMember({"text", "matrix", "json", "nccl-xml"}));
   topo->add_flag("--json", options->json, "One JSON object on standard output");
-  topo->callback([options] { run(*options); });
+  register_topo_links(*topo);
+  register_topo_list(*topo);
+  topo->callback([topo, options] {
+    if (topo->get_subcommands().empty()) run(*options);
+  });
 }
 
 }  // namespace wirewise

@@ -93,7 +93,7 @@ Link make_link(const LinkClass& of, int units, Provenance provenance, std::strin
   link.lanes = units;
   link.spec = of.spec * units;
   link.beta = of.usable * units;
-  link.alpha = of.latency;
+  link.alpha = joins_gpus(of.kind) ? of.latency : of.latency / 2;  // the other half at the other end
   link.provenance = provenance;
   link.source = source.empty() ? unit_count(of, units) : std::move(source);
   return link;

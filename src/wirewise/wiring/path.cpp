@@ -13,6 +13,9 @@ constexpr double kHop = 1e-15;  // seconds a byte: decides between paths that ar
 /// Whether data may pass through it on its way.
 bool passes(DeviceKind kind) { return kind != DeviceKind::kGpu && kind != DeviceKind::kCpu; }
 
+/// Whether a path between devices of `host` may use it: NVSwitches of a rack stand outside of its hosts.
+bool within(const Device& device, int host) { return host == -1 || device.host == host || (device.host == -1 && device.kind == DeviceKind::kNvSwitch); }
+
 int certainty(Provenance provenance) {
   switch (provenance) {
     case Provenance::kAssumed: return 0;
@@ -47,7 +50,7 @@ std::optional<Path> Paths::find(int from, int to) const {
     if (reached > cost[static_cast<std::size_t>(at)] || (at != from && !passes(devices[static_cast<std::size_t>(at)].kind))) continue;
     for (int index : out_[static_cast<std::size_t>(at)]) {
       const Link& link = wiring_.links[static_cast<std::size_t>(index)];
-      if (link.beta <= 0 || (host != -1 && devices[static_cast<std::size_t>(link.to)].host != host)) continue;
+      if (link.beta <= 0 || !within(devices[static_cast<std::size_t>(link.to)], host)) continue;
       const double next = reached + 1 / link.beta + kHop;
       if (next >= cost[static_cast<std::size_t>(link.to)]) continue;
       cost[static_cast<std::size_t>(link.to)] = next;

@@ -7,7 +7,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "wirewise/base/nearest.h"
 #include "wirewise/base/text.h"
+#include "wirewise/wiring/cluster_file.h"
 #include "wirewise/wiring/text_lines.h"
 
 namespace wirewise {
@@ -31,6 +33,7 @@ Format recognise(std::string_view text, std::string_view file) {
     const auto words = words_of(line);
     if (!words.empty() && words.front().text == "GPU0") return Format::kNvidiaTopo;
   }
+  if (looks_like_cluster(text, file)) return Format::kClusterToml;
   throw unreadable(file, 0, 0, "this is none of the formats that are known.", "See wirewise topo --help for them.");
 }
 
@@ -39,6 +42,7 @@ Reading read_wiring(std::string_view text, std::string_view file) {
     case Format::kNvidiaTopo: return read_nvidia_topo(text, file);
     case Format::kNcclXml: return read_nccl_xml(text, file);
     case Format::kJson: return read_json(text, file);
+    case Format::kClusterToml: return read_cluster(text, file);
     default: break;
   }
   throw unreadable(file, 0, 0, "this format can't be read yet.");
@@ -46,7 +50,14 @@ Reading read_wiring(std::string_view text, std::string_view file) {
 
 Reading read_wiring_file(const std::string& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) throw bad_input("there is no file " + printable(path) + ".", "Check the path.");
+  if (::stat(path.c_str(), &status) != 0) {
+    if (auto shipped = read_shipped(path)) return *std::move(shipped);
+    std::vector<std::string> known;
+    for (const ShippedMachine& machine : shipped_machines()) known.push_back(machine.name);
+    const auto guess = nearest(path, known);
+    throw bad_input("there is no file " + printable(path) + ", and no machine of that name.",
+                    (guess ? "Did you mean " + *guess + "? " : "") + "Check the path; wirewise topo list names the machines.");
+  }
   if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode) && !S_ISCHR(status.st_mode)) throw bad_input(printable(path) + " is no plain file.");
   std::ifstream in(path, std::ios::binary);
   std::string text;

@@ -76,4 +76,7 @@ struct Reading {
 /// What write_json() wrote; `pairs` are worked out of the links again. Unknown keys are refused.
 [[nodiscard]] Reading read_json(std::string_view text, std::string_view file);
 
+[[nodiscard]] bool looks_like_cluster(std::string_view text, std::string_view file);
+[[nodiscard]] Reading read_cluster(std::string_view text, std::string_view file);
+
 }  // namespace wirewise
