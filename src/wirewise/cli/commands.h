@@ -16,6 +16,7 @@ void register_launch(CLI::App& app, int& exit, const std::vector<std::string>& c
 void register_bench(CLI::App& app, int& exit);
 void register_ckpt(CLI::App& app, int& exit);
 void register_doctor(CLI::App& app, int& exit);
+void register_place(CLI::App& app, int& exit);
 void register_topo(CLI::App& app, int& exit);
 /// In torch_train.cpp with libtorch, in train.cpp without.
 void register_train(CLI::App& app, int& exit);

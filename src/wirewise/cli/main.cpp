@@ -64,6 +64,7 @@ int run(std::vector<std::string> arguments) {
   register_bench(app, exit);
   register_ckpt(app, exit);
   register_topo(app, exit);
+  register_place(app, exit);
   register_doctor(app, exit);
   register_env(app, exit);
   try {

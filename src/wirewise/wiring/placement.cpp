@@ -19,8 +19,10 @@ namespace {
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // Work is counted in ranks that are looked at, so that the same input gives the same placement on any machine.
-constexpr double kMapBudget = 1.5e6;    // of orders of phases that are mapped
-constexpr double kRefineBudget = 6e6;   // of exchanges
+constexpr double kMapBudget = 3e5;      // of orders of phases that are mapped
+constexpr double kRefineBudget = 4e6;   // of exchanges
+constexpr double kLargeBudget = 5e5;    // of exchanges where pricing one placement looks at more than kLarge ranks
+constexpr double kLarge = 16384;
 constexpr int kRandomOrders = 9;        // that the median is of
 constexpr double kRandomBudget = 1e6;
 
@@ -94,10 +96,10 @@ class Placer {
     std::iota(linear.begin(), linear.end(), 0);
     placement.linear = pricer_.time(linear);
     placement.random = random_order();
+    if (options_.nodes == 0) take(linear, {});  // first: it stays where nothing is better
     map();
-    if (options_.nodes == 0) take(linear, order_);
     const RankBlocks blocks = rank_blocks(traffic_, order_);
-    take(refined(model_, traffic_, blocks, best_, options_.nodes != 0, kRefineBudget), order_);
+    take(refined(model_, traffic_, blocks, best_, options_.nodes != 0, size() > kLarge ? kLargeBudget : kRefineBudget), order_);
     placement.exact = model_.slots().size() <= kMostExact;
     if (placement.exact) best_ = best_placement(model_, traffic_, std::move(best_), each_);
     placement.time = pricer_.time(best_);
@@ -120,6 +122,7 @@ class Placer {
 
   /// Keeps the better one; `order`: how its phases are nested.
   void take(std::vector<int> slot_of, const std::vector<int>& order) {
+    if (slot_of == best_) return;
     const PlacementCost cost = pricer_.cost(slot_of);
     if (!best_.empty() && !better(cost, best_cost_)) return;
     order_ = order;
@@ -130,7 +133,9 @@ class Placer {
   void map() {
     const PlacementTree tree = placement_tree(model_);
     const auto most = static_cast<std::size_t>(std::clamp(kMapBudget / size(), 3.0, 120.0));
-    for (const auto& order : orders_of_phases(traffic_, most)) {
+    const auto orders = orders_of_phases(traffic_, most);
+    order_ = orders.front();
+    for (const auto& order : orders) {
       const RankBlocks blocks = rank_blocks(traffic_, order);
       for (const Fit fit : {Fit::kTightest, Fit::kFirst, Fit::kLoosest}) {
         std::vector<int> mapped = map_blocks(tree, blocks, fit, each_);

@@ -1,0 +1,219 @@
+// wirewise place: the ranks of a mesh onto a cluster's devices, why so, and what launchers need to put them there.
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "wirewise/base/error.h"
+#include "wirewise/base/nearest.h"
+#include "wirewise/base/text.h"
+#include "wirewise/cli/commands.h"
+#include "wirewise/plan/emit.h"
+#include "wirewise/plan/placement_traffic.h"
+#include "wirewise/wiring/discover.h"
+#include "wirewise/wiring/placement.h"
+#include "wirewise/wiring/reading.h"
+
+namespace wirewise {
+namespace {
+
+struct Options {
+  std::string cluster, from, mesh, traffic, exclude, emit;
+  int nodes = 0, zero = 3;
+  bool json = false;
+  JobsetOptions jobset;
+};
+
+Wiring wiring_of(const Options& options) {
+  if (!options.cluster.empty() && !options.from.empty()) throw bad_input("--cluster and --from both say where the wiring is.", "Give either.");
+  const std::string& file = options.cluster.empty() ? options.from : options.cluster;
+  return file.empty() ? discover().wiring : read_wiring_file(file).wiring;
+}
+
+/// The devices of all hosts but those that are taken out.
+std::vector<int> free_devices(const Wiring& wiring, const std::string& exclude) {
+  std::map<std::string, int> hosts;
+  std::vector<std::string> names;
+  for (const int host : devices_of(wiring, DeviceKind::kHost)) {
+    const Device& device = wiring.devices[static_cast<std::size_t>(host)];
+    hosts[device.name] = device.host;
+    names.push_back(device.name);
+  }
+  std::set<int> out;
+  for (const std::string& name : split(exclude, ',')) {
+    const auto found = hosts.find(name);
+    if (found == hosts.end()) {
+      const auto guess = nearest(name, names);
+      throw bad_input("there is no host " + printable(name) + " to leave out.", guess ? "Did you mean " + printable(*guess) + "?" : "");
+    }
+    out.insert(found->second);
+  }
+  std::vector<int> devices;
+  for (const DeviceKind kind : {DeviceKind::kGpu, DeviceKind::kCpu}) {
+    if (!devices.empty()) break;
+    for (const int device : devices_of(wiring, kind)) {
+      if (out.count(wiring.devices[static_cast<std::size_t>(device)].host) == 0) devices.push_back(device);
+    }
+  }
+  if (devices.empty()) throw bad_input("this wiring has no GPUs to put ranks on.", "Give one that has, with --cluster or --from.");
+  return devices;
+}
+
+std::map<std::string, double> given_traffic(const std::string& text) {
+  std::map<std::string, double> given;
+  for (const std::string& word : split(text, ',')) {
+    const auto equals = word.find('=');
+    if (equals == std::string::npos) throw bad_input("--traffic " + printable(word) + " names no size.", "Write tp=10G,dp=1G: bytes that a rank sends in a step.");
+    std::string name = word.substr(0, equals);
+    given[name == "dp" ? "dp_shard" : name] = static_cast<double>(parse_size(std::string_view(word).substr(equals + 1)));
+  }
+  return given;
+}
+
+/// The leaf switch of each host, by the first port of its first rank; empty where there are none.
+std::vector<int> leaves(const Wiring& wiring, const std::vector<RankPlace>& places) {
+  std::map<std::string, int> leaf_of_host;
+  for (const Link& link : wiring.links) {
+    const Device& from = wiring.devices[static_cast<std::size_t>(link.from)];
+    if (from.host < 0 || wiring.devices[static_cast<std::size_t>(link.to)].kind != DeviceKind::kSwitch) continue;
+    for (const int host : devices_of(wiring, DeviceKind::kHost, from.host)) leaf_of_host.try_emplace(wiring.devices[static_cast<std::size_t>(host)].name, link.to);
+  }
+  std::vector<int> of_node;
+  for (const RankPlace& place : places) {
+    const auto found = leaf_of_host.find(place.host);
+    if (found == leaf_of_host.end()) return {};
+    if (place.node == static_cast<int>(of_node.size())) of_node.push_back(found->second);
+  }
+  return of_node;
+}
+
+nlohmann::json phases_json(const CommunicationTime& time) {
+  nlohmann::json phases = nlohmann::json::array();
+  for (const PhaseTime& phase : time.phases) phases.push_back({{"name", phase.name}, {"seconds", phase.seconds}, {"limited_by", phase.where}});
+  return phases;
+}
+
+std::string to_json(const Placement& placement, const std::vector<RankPlace>& places) {
+  nlohmann::json ranks = nlohmann::json::array();
+  for (const RankPlace& place : places) {
+    nlohmann::json rank{{"rank", place.rank}, {"host", place.host}, {"local_rank", place.local_rank}, {"device", place.device}};
+    if (place.gpu >= 0) rank["gpu"] = place.gpu;
+    if (place.numa >= 0) rank["numa"] = place.numa;
+    if (!place.cpus.empty()) rank["cpus"] = place.cpus;
+    rank["nics"] = place.rdma_nics;
+    rank["interfaces"] = place.interfaces;
+    ranks.push_back(std::move(rank));
+  }
+  const nlohmann::json all{{"ranks", std::move(ranks)},
+                           {"communication_s", placement.time.seconds},
+                           {"linear_s", placement.linear.seconds},
+                           {"random_s", placement.random.seconds},
+                           {"phases", phases_json(placement.time)},
+                           {"exact", placement.exact},
+                           {"why", placement.why}};
+  return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// Consecutive ranks and GPUs in short: "0-7".
+std::string numbers(const std::vector<int>& values) {
+  std::string text;
+  for (std::size_t i = 0; i < values.size();) {
+    std::size_t last = i;
+    while (last + 1 < values.size() && values[last + 1] == values[last] + 1) ++last;
+    text += (text.empty() ? "" : ",") + std::to_string(values[i]) + (last > i ? "-" + std::to_string(values[last]) : "");
+    i = last + 1;
+  }
+  return text;
+}
+
+void print(const Placement& placement, const std::vector<RankPlace>& places) {
+  struct Host {
+    std::vector<int> ranks, gpus;
+    std::string devices;
+  };
+  std::map<int, Host> hosts;
+  std::map<int, std::string> names;
+  for (const RankPlace& place : places) {
+    Host& host = hosts[place.node];
+    host.ranks.push_back(place.rank);
+    host.gpus.push_back(place.gpu);
+    host.devices += (host.devices.empty() ? "" : ",") + place.device;
+    names[place.node] = place.host;
+  }
+  for (const auto& [node, host] : hosts) {
+    const bool gpus = std::find(host.gpus.begin(), host.gpus.end(), -1) == host.gpus.end();
+    std::cout << fmt::format("{:<16} ranks {}  {}\n", printable(names[node]), numbers(host.ranks), gpus ? "GPUs " + numbers(host.gpus) : printable(host.devices));
+  }
+  std::cout << "\n";
+  const auto against = [&](const CommunicationTime& other) {
+    if (!(placement.time.seconds > 0)) return format_seconds(other.seconds);
+    return fmt::format("{} ({:.2f} times as long)", format_seconds(other.seconds), other.seconds / placement.time.seconds);
+  };
+  std::cout << "communication of a step, as modelled: " << format_seconds(placement.time.seconds) << (placement.exact ? " (no placement is faster)" : "") << "\n"
+            << "  in the order of the devices:        " << against(placement.linear) << "\n"
+            << "  in random order (median):           " << against(placement.random) << "\n";
+  for (const std::string& line : placement.why) std::cout << "  " << printable(line) << "\n";
+}
+
+void run(const Options& options) {
+  const Wiring wiring = wiring_of(options);
+  Strategy mesh = parse_mesh(options.mesh);
+  mesh.zero = options.zero;
+  const RankTraffic traffic = placement_traffic(mesh, TransformerStep{}, given_traffic(options.traffic));
+  PlacementOptions how;
+  how.devices = free_devices(wiring, options.exclude);
+  how.nodes = options.nodes;
+  const Placement placement = place(wiring, traffic, how);
+  const std::vector<RankPlace> places = rank_places(wiring, placement.device);
+  if (options.emit.empty() && !options.json) {
+    print(placement, places);
+  } else if (options.json || options.emit == "json") {
+    std::cout << to_json(placement, places) << "\n";
+  } else if (options.emit == "torchrun") {
+    std::cout << emit_torchrun(places);
+  } else if (options.emit == "slurm") {
+    const std::vector<int> of_node = leaves(wiring, places);
+    std::cout << emit_slurm(places, static_cast<int>(std::set<int>(of_node.begin(), of_node.end()).size()));
+  } else if (options.emit == "slurm-hostfile") {
+    std::cout << emit_slurm_hostfile(places);
+  } else if (options.emit == "rankfile") {
+    std::cout << emit_rankfile(places);
+  } else if (options.emit == "env") {
+    std::cout << emit_env(places);
+  } else {
+    JobsetOptions jobset = options.jobset;
+    jobset.leaf_of_node = leaves(wiring, places);
+    std::cout << emit_jobset(places, jobset);
+  }
+  std::cout << std::flush;
+}
+
+}  // namespace
+
+void register_place(CLI::App& app, int&) {
+  CLI::App* place = app.add_subcommand("place", "Put the ranks of a mesh onto a cluster's devices, the heaviest traffic on the shortest wire");
+  const auto options = std::make_shared<Options>();
+  place->add_option("--cluster", options->cluster, "The cluster: a description's file");
+  place->add_option("--from", options->from, "A file that describes the machine; its format is recognised. Without either: this machine");
+  place->add_option("--mesh", options->mesh, "Degrees: pp=2,dp=8,tp=8 (also dp_replicate, dp_shard, cp, ep)")->required();
+  place->add_option("--nodes", options->nodes, "Hosts to use, equally many ranks on each; without it as comes out best")->check(CLI::PositiveNumber);
+  place->add_option("--exclude", options->exclude, "Hosts to leave out: node3,node7");
+  place->add_option("--traffic", options->traffic, "Bytes that a rank sends in a step, by degree: tp=10G,dp=1G; the others as a transformer of 7 billion parameters");
+  place->add_option("--zero", options->zero, "Stage of ZeRO over dp_shard, for its traffic")->check(CLI::Range(0, 3));
+  place->add_option("--emit", options->emit, "torchrun, slurm, slurm-hostfile, rankfile, jobset, env or json")
+      ->check(CLI::IsMember({"torchrun", "slurm", "slurm-hostfile", "rankfile", "jobset", "env", "json"}));
+  place->add_option("--jobset-name", options->jobset.name, "Name of the JobSet");
+  place->add_option("--queue", options->jobset.queue, "Kueue's LocalQueue");
+  place->add_option("--image", options->jobset.image, "The containers' image");
+  place->add_option("--topology-level", options->jobset.level, "The node label that names a leaf switch or rack");
+  place->add_flag("--json", options->json, "One JSON object on standard output");
+  place->callback([options] { run(*options); });
+}
+
+}  // namespace wirewise

@@ -1,0 +1,133 @@
+// jobset.x-k8s.io/v1alpha2 and Kueue's Topology-Aware Scheduling (kueue.x-k8s.io/podset-…-topology on the pod template).
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "wirewise/base/error.h"
+#include "wirewise/base/text.h"
+#include "wirewise/plan/emit.h"
+#include "wirewise/plan/emit_variables.h"
+
+namespace wirewise {
+namespace {
+
+constexpr std::size_t kLongestLabel = 63;
+
+/// How many neighbouring hosts always lie under one leaf; 0: not known.
+std::size_t hosts_of_slice(const std::vector<int>& leaf_of_node) {
+  std::map<int, std::size_t> hosts;
+  for (const int leaf : leaf_of_node) ++hosts[leaf];
+  if (hosts.empty()) return 0;
+  const std::size_t each = hosts.begin()->second;
+  for (const auto& [leaf, count] : hosts) {
+    if (count != each) return 0;
+  }
+  for (std::size_t i = 0; i < leaf_of_node.size(); ++i) {
+    if (leaf_of_node[i] != leaf_of_node[i / each * each]) return 0;
+  }
+  return each;
+}
+
+std::string annotations(const JobsetOptions& options, std::size_t nodes) {
+  const std::string level = json_string(options.level);
+  const std::string indent(14, ' ');
+  if (nodes == 1) return indent + "kueue.x-k8s.io/podset-required-topology: \"kubernetes.io/hostname\"\n";
+  const std::size_t slice = hosts_of_slice(options.leaf_of_node);
+  if (slice == nodes) return indent + "kueue.x-k8s.io/podset-required-topology: " + level + "\n";
+  std::string text = indent + "kueue.x-k8s.io/podset-preferred-topology: " + level + "\n";
+  if (slice > 1) {
+    text += indent + "kueue.x-k8s.io/podset-slice-required-topology: " + level + "\n";
+    text += indent + "kueue.x-k8s.io/podset-slice-size: \"" + std::to_string(slice) + "\"\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string emit_jobset(std::span<const RankPlace> places, const JobsetOptions& options) {
+  const auto dns = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+  if (options.name.empty() || options.name.size() > kLongestLabel || !std::all_of(options.name.begin(), options.name.end(), dns) || options.name.front() == '-' ||
+      options.name.back() == '-') {
+    throw bad_input("a JobSet can't be named " + printable(options.name) + ".", "Use small letters, digits and dashes.");
+  }
+  std::map<int, std::vector<const RankPlace*>> nodes;
+  for (const RankPlace& place : places) nodes[place.node].push_back(&place);
+  const std::size_t each = nodes.begin()->second.size();
+  std::string hosts;
+  for (const auto& [node, ranks] : nodes) {
+    const std::string& host = ranks.front()->host;
+    require_plain_host(host, "a Kubernetes label");
+    if (host.size() > kLongestLabel) throw bad_input("a Kubernetes label can't hold the host name " + host + ": it is longer than 63 characters.", "Shorten it.");
+    if (ranks.size() != each) throw bad_input("pods of a JobSet hold equally many ranks, but the hosts of this placement don't.", "Give --nodes.");
+    for (std::size_t i = 0; i < each; ++i) {
+      if (ranks[i]->rank == static_cast<int>(static_cast<std::size_t>(node) * each + i)) continue;
+      throw bad_input("pods number their ranks host by host, but here " + printable(host) + " holds rank " + std::to_string(ranks[i]->rank) + " without its neighbours.",
+                      "Choose a mesh whose innermost degrees fill a host.");
+    }
+    hosts += "                      - " + json_string(host) + "\n";
+  }
+  const std::string count = std::to_string(nodes.size());
+  const bool gpus = places.front().gpu >= 0;
+  std::string text =
+      "apiVersion: jobset.x-k8s.io/v1alpha2\n"
+      "kind: JobSet\n"
+      "metadata:\n"
+      "  name: " + json_string(options.name) + "\n"
+      "  labels:\n"
+      "    kueue.x-k8s.io/queue-name: " + json_string(options.queue) + "\n"
+      "spec:\n"
+      "  network:\n"
+      "    enableDNSHostnames: true\n"
+      "  replicatedJobs:\n"
+      "  - name: \"hosts\"\n"
+      "    replicas: 1\n"
+      "    template:\n"
+      "      spec:\n"
+      "        parallelism: " + count + "\n"
+      "        completions: " + count + "\n"
+      "        completionMode: Indexed\n"
+      "        backoffLimit: 0\n"
+      "        template:\n"
+      "          metadata:\n"
+      "            annotations:\n" +
+      annotations(options, nodes.size()) +
+      "          spec:\n"
+      "            restartPolicy: Never\n"
+      "            affinity:\n"
+      "              nodeAffinity:\n"
+      "                requiredDuringSchedulingIgnoredDuringExecution:\n"
+      "                  nodeSelectorTerms:\n"
+      "                  - matchExpressions:\n"
+      "                    - key: kubernetes.io/hostname\n"
+      "                      operator: In\n"
+      "                      values:\n" +
+      hosts +
+      "            containers:\n"
+      "            - name: \"ranks\"\n"
+      "              image: " + json_string(options.image) + "\n"
+      "              command: [\"torchrun\"]\n"
+      "              args:\n"
+      "              - \"--nnodes=" + count + "\"\n"
+      "              - \"--nproc-per-node=" + std::to_string(each) + "\"\n"
+      "              - \"--node-rank=$(JOB_COMPLETION_INDEX)\"\n"
+      "              - " + json_string("--master-addr=" + options.name + "-hosts-0-0." + options.name) + "\n"
+      "              - \"--master-port=29500\"\n"
+      "              - \"train.py\"\n";
+  // One pod's variables hold for all: only what is the same on every host.
+  NamedValues common = variables_of_host(nodes.begin()->second);
+  for (const auto& [node, ranks] : nodes) {
+    const NamedValues own = variables_of_host(ranks);
+    std::erase_if(common, [&, &of = own](const auto& value) { return std::find(of.begin(), of.end(), value) == of.end(); });
+  }
+  // A pod sees the GPUs that it was given, numbered from 0.
+  std::vector<int> numbers;
+  for (const RankPlace* rank : nodes.begin()->second) numbers.push_back(rank->gpu);
+  std::sort(numbers.begin(), numbers.end());
+  if (numbers.front() != 0 || numbers.back() != static_cast<int>(each) - 1) std::erase_if(common, [](const auto& value) { return value.first.starts_with("CUDA_"); });
+  if (!common.empty()) text += "              env:\n";
+  for (const auto& [name, value] : common) text += "              - name: " + name + "\n                value: " + json_string(value) + "\n";
+  if (gpus) text += "              resources:\n                limits:\n                  nvidia.com/gpu: " + std::to_string(each) + "\n";
+  return text;
+}
+
+}  // namespace wirewise

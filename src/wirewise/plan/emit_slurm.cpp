@@ -1,0 +1,39 @@
+#include <set>
+
+#include "wirewise/plan/emit.h"
+
+namespace wirewise {
+
+std::string emit_slurm_hostfile(std::span<const RankPlace> places) {
+  std::string text;
+  for (const RankPlace& place : places) {
+    require_plain_host(place.host, "Slurm");
+    text += place.host + "\n";
+  }
+  return text;
+}
+
+std::string emit_slurm(std::span<const RankPlace> places, int switches) {
+  std::set<int> nodes;
+  std::string hosts;
+  for (const RankPlace& place : places) {
+    require_plain_host(place.host, "Slurm");
+    if (nodes.insert(place.node).second) hosts += (hosts.empty() ? "" : ",") + place.host;
+  }
+  std::string text =
+      "#!/bin/sh\n"
+      "# Ranks in the order of the host file. Run it where srun is: sh THIS python train.py …\n"
+      "# Each rank's GPU, NICs and CPUs: put the script of --emit env before the program.\n"
+      "file=$(mktemp) || exit 1\n"
+      "trap 'rm -f \"$file\"' EXIT\n"
+      "cat > \"$file\" <<'END OF HOSTS'\n" +
+      emit_slurm_hostfile(places) +
+      "END OF HOSTS\n"
+      "SLURM_HOSTFILE=\"$file\"\n"
+      "export SLURM_HOSTFILE\n";
+  text += "srun --distribution=arbitrary --nodes=" + std::to_string(nodes.size()) + " --ntasks=" + std::to_string(places.size()) + " --nodelist=" + shell_word(hosts);
+  if (switches > 0) text += " --switches=" + std::to_string(switches);
+  return text + " \"$@\"\n";
+}
+
+}  // namespace wirewise
