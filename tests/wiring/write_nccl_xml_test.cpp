@@ -39,6 +39,8 @@ TEST(WriteNcclXml, ReadBackItIsTheSame) {
       continue;
     }
     const std::string text = write_nccl_xml(reading);
+    EXPECT_EQ(text.find(" />"), std::string::npos) << "NCCL's parser stumbles";
+    EXPECT_EQ(text.find("version=\"2\"") != std::string::npos, file.find("rccl") != std::string::npos) << file;
     const Reading again = read_wiring(text, "written");
     EXPECT_EQ(told(again), told(reading)) << file << "\n" << text;
     EXPECT_FALSE(again.partial) << file;

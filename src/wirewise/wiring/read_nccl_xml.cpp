@@ -444,6 +444,11 @@ class TopologyReader {
       }
       if (!absent.empty()) note(part(gpu).node, "links of " + part(gpu).name + " lead to " + join(absent, ", ") + ", of which the file says nothing else.", true);
       const pugi::xml_node inside = part(gpu).node.child("gpu");
+      if (inside.attribute("gcn")) {
+        for (const auto& [attribute, name] : {std::pair{"sm", "compute units"}, std::pair{"arch", "architecture"}}) {
+          if (const std::string_view value = inside.attribute(attribute).value(); !value.empty()) fact(part(gpu).name, name, printable(value), inside);
+        }
+      }
       if (const std::string_view gdr = inside.attribute("gdr").value(); !gdr.empty()) fact(part(gpu).name, "GPUDirect RDMA", gdr == "1" ? "yes" : "no", inside);
     }
     for (const auto& [pair, count] : one_way) {

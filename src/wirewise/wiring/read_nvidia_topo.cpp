@@ -1,84 +1,55 @@
 // nvidia-smi topo -m and -p2p: a matrix of devices, a row each, with the CPUs near them behind it and legends below. Read as it comes out of
-// terminals, issue trackers and chats: tabs or blanks, underlined heads, rows missing, cut anywhere.
+// terminals, issue trackers and chats: tabs or blanks, underlined heads, rows wrapped or missing, cut anywhere. Matrices that follow each other
+// are of as many hosts, but -p2p of the GPUs of a -m beside it is of that host.
 #include <algorithm>
 #include <map>
 #include <optional>
 
 #include "wirewise/base/text.h"
 #include "wirewise/wiring/host_builder.h"
+#include "wirewise/wiring/nvidia_topo_lines.h"
 #include "wirewise/wiring/reading.h"
-#include "wirewise/wiring/text_lines.h"
 
 namespace wirewise {
 namespace {
 
 constexpr std::size_t kMostDevices = 512;
+constexpr std::size_t kMostOfAll = 2048;  // devices of all matrices
 
-struct Cell {
-  std::optional<Connection> pcie;
-  int nvlinks = 0;
-  std::string peer_access;  // of -p2p: "OK", "CNS"
-  bool self = false;
-};
-
-std::optional<Cell> parse_cell(std::string_view text) {
-  static const std::map<std::string_view, Connection> connections{{"PIX", Connection::kPix},   {"PXB", Connection::kPxb}, {"PHB", Connection::kPhb},
-                                                                  {"NODE", Connection::kNode}, {"SYS", Connection::kSys}, {"SOC", Connection::kSys},
-                                                                  {"PSB", Connection::kPix}};
-  static constexpr std::string_view kAccess[] = {"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"};
-  Cell cell;
-  if (text == "X") {
-    cell.self = true;
-    return cell;
+/// Whether the graph has a device of this name in every host, or may have.
+bool is_ours(std::string_view name) {
+  for (const std::string_view start : {"host", "numa", "bridge", "switch", "nvswitch"}) {
+    if (name.substr(0, start.size()) != start) continue;
+    const std::string_view rest = name.substr(start.size());
+    if (std::all_of(rest.begin(), rest.end(), [](char c) { return (c >= '0' && c <= '9') || c == '?'; })) return true;
   }
-  if (const auto found = connections.find(text); found != connections.end()) {
-    cell.pcie = found->second;
-    return cell;
-  }
-  if (text.substr(0, 2) == "NV") {
-    const auto count = parse_integer(text.substr(2));
-    if (!count || *count < 1 || *count > 1000) return std::nullopt;
-    cell.nvlinks = static_cast<int>(*count);
-    return cell;
-  }
-  if (std::find(std::begin(kAccess), std::end(kAccess), text) != std::end(kAccess)) {
-    cell.peer_access = text;
-    return cell;
-  }
-  return std::nullopt;
+  return false;
 }
 
-bool starts_with_number(std::string_view text, std::string_view word) {
-  return text.size() > word.size() && text.substr(0, word.size()) == word &&
-         std::all_of(text.begin() + static_cast<std::ptrdiff_t>(word.size()), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-bool is_gpu(std::string_view name) { return starts_with_number(name, "GPU"); }
-
-/// The names of a header line, without "CPU Affinity" and what follows it; none when the line is no header.
-std::vector<Word> header_of(const TextLine& line) {
-  std::vector<Word> words = words_of(line);
-  if (words.empty() || !is_gpu(words.front().text)) return {};
-  if (words.size() > 1 && parse_cell(words[1].text)) return {};  // a row
-  const auto end = std::find_if(words.begin(), words.end(), [](const Word& word) { return word.text == "CPU" || word.text == "NUMA" || word.text == "Affinity"; });
-  words.erase(end, words.end());
-  return words;
-}
-
-class Reader {
+/// One matrix, into a reading.
+class Matrix {
  public:
-  Reader(std::string_view text, std::string_view file) : file_(file), lines_(text_lines(text)) { reading_.format = Format::kNvidiaTopo; }
+  /// `at_end`: the text ends with it.
+  Matrix(const TopoBlock& block, std::string_view file, bool at_end, Reading& reading)
+      : file_(file), reading_(reading), columns_(topo_header(block.lines.front())), line_(block.lines.front().number) {
+    check_columns(block.lines.front());
+    for (std::size_t i = 1; i < block.lines.size(); ++i) read_line(block.lines[i], at_end && i + 1 == block.lines.size());
+  }
 
-  Reading read() {
-    const auto head = std::find_if(lines_.begin(), lines_.end(), [](const TextLine& line) { return !header_of(line).empty(); });
-    if (head == lines_.end()) {
-      throw unreadable(file_, 0, 0, "there is no line of column heads (GPU0 GPU1 …).", "Give the whole of what nvidia-smi topo -m prints.");
+  [[nodiscard]] int line() const { return line_; }
+  /// Whether all that it says is -p2p's.
+  [[nodiscard]] bool is_peer_access() const { return peer_access_ && stated_.empty(); }
+  /// Whether all columns of `other` are among its own.
+  [[nodiscard]] bool covers(const Matrix& other) const {
+    return std::all_of(other.columns_.begin(), other.columns_.end(), [&](const Word& column) { return index_.count(column.text) > 0; });
+  }
+
+  /// Adds its facts, those of `host` of several.
+  void add_facts(const std::string& host) {
+    for (Fact& fact : facts_) {
+      if (!host.empty()) fact.subject = host + " " + fact.subject;
+      reading_.facts.push_back(std::move(fact));
     }
-    columns_ = header_of(*head);
-    check_columns(*head);
-    for (auto line = head + 1; line != lines_.end(); ++line) read_line(*line, line + 1 == lines_.end());
-    finish();
-    return std::move(reading_);
   }
 
  private:
@@ -92,9 +63,10 @@ class Reader {
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       const Word& word = columns_[i];
       if (!index_.try_emplace(word.text, i).second) throw unreadable(file_, line.number, word.column, printable(word.text) + " heads two columns.");
+      if (is_ours(word.text)) throw unreadable(file_, line.number, word.column, printable(word.text) + " names no GPU or NIC.");
       Device device;
       device.name = word.text;
-      device.kind = is_gpu(word.text) ? DeviceKind::kGpu : DeviceKind::kNic;
+      device.kind = is_topo_gpu(word.text) ? DeviceKind::kGpu : DeviceKind::kNic;
       pairs_.devices.push_back(std::move(device));
     }
     pairs_.pcie.resize(columns_.size() * columns_.size());
@@ -118,7 +90,7 @@ class Reader {
     if (device == index_.end()) {
       if (last && !line.ended) {
         note(line.number, words.front().column, "the last line is cut off.", true);
-      } else if (is_gpu(words.front().text) || (words.size() > 1 && parse_cell(words[1].text))) {
+      } else if (is_topo_gpu(words.front().text) || (words.size() > 1 && parse_topo_cell(words[1].text))) {
         throw unreadable(file_, line.number, words.front().column, "the row of " + printable(words.front().text) + " has no column.");
       }
       return;  // prose round the matrix
@@ -131,10 +103,12 @@ class Reader {
       throw unreadable(file_, line.number, words.front().column, "a second row of " + columns_[row].text + "; the first is line " + std::to_string(row_line_[row]) + ".");
     }
     row_line_[row] = line.number;
+    last_row_ = row;
+    if (words.size() <= columns_.size()) refuse_gaps(line, words, row);
     std::size_t column = 0;
     for (; column < columns_.size() && column + 1 < words.size(); ++column) {
       const Word& word = words[column + 1];
-      const auto cell = parse_cell(word.text);
+      const auto cell = parse_topo_cell(word.text);
       if (!cell) {
         const bool at_end = column + 2 == words.size();
         if (at_end && last) break;  // cut in the middle of a word
@@ -147,17 +121,32 @@ class Reader {
       note(line.number, 0, "the row of " + columns_[row].text + " ends before the column of " + columns_[column].text + ".", true);
       return;
     }
-    if (words.size() > column + 1) read_affinity(words, column + 1, row);
+    if (words.size() > column + 1) read_affinity(line, words, column + 1, row);
   }
 
-  void take(const TextLine& line, const Word& word, std::size_t row, std::size_t column, const Cell& cell) {
+  /// A row with too few cells, two tabs between some: a cell is empty, and those behind it would be taken for their neighbours'.
+  void refuse_gaps(const TextLine& line, const std::vector<Word>& words, std::size_t row) const {
+    std::size_t from = 0;
+    for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+      const std::size_t start = line.text.find(words[i].text, from);
+      from = start + words[i].text.size();
+      const std::size_t next = line.text.find(words[i + 1].text, from);
+      const std::size_t first = line.text.find('\t', from);
+      const std::size_t second = first < next ? line.text.find('\t', first + 1) : next;
+      if (second >= next) continue;
+      throw unreadable(file_, line.number, line.column[second], "the cell of " + printable(columns_[row].text) + " under " + printable(columns_[i].text) + " is empty.",
+                       "Fill it in, or paste what nvidia-smi printed.");
+    }
+  }
+
+  void take(const TextLine& line, const Word& word, std::size_t row, std::size_t column, const TopoCell& cell) {
     if (cell.self != (row == column)) {
       throw unreadable(file_, line.number, word.column, row == column ? columns_[row].text + " has " + printable(word.text) + " to itself, where X belongs."
                                                                       : "X stands between " + columns_[row].text + " and " + columns_[column].text + ".");
     }
     if (cell.self) return;
     if (!cell.peer_access.empty()) {
-      reading_.facts.push_back({columns_[row].text + "-" + columns_[column].text, "peer access", cell.peer_access, line.number});
+      facts_.push_back({columns_[row].text + "-" + columns_[column].text, "peer access", cell.peer_access, line.number});
       peer_access_ = true;
       return;
     }
@@ -175,12 +164,18 @@ class Reader {
   }
 
   /// CPU Affinity, NUMA Affinity, GPU NUMA ID; a cell of several ranges has no blanks.
-  void read_affinity(const std::vector<Word>& words, std::size_t at, std::size_t row) {
+  void read_affinity(const TextLine& line, const std::vector<Word>& words, std::size_t at, std::size_t row) {
     Device& device = pairs_.devices[row];
-    if (words[at].text != "N/A") device.cpus = words[at].text;
+    if (is_cpu_list(words[at].text)) {
+      device.cpus = words[at].text;
+      cpus_at_end_ = at + 1 == words.size();
+    } else if (words[at].text != "N/A") {
+      note(line.number, words[at].column, printable(words[at].text) + " is no list of CPUs; it was left out.");
+    }
     if (at + 1 >= words.size()) return;
     const auto numa = parse_integer(words[at + 1].text);
     if (numa && *numa >= 0 && *numa < 4096) device.numa = static_cast<int>(*numa);
+    else if (is_cpu_list(words[at + 1].text)) facts_.push_back({columns_[row].text, "NUMA affinity", words[at + 1].text, line.number});
   }
 
   /// "NIC0: mlx5_0".
@@ -190,15 +185,20 @@ class Reader {
     if (device == index_.end()) return;
     std::string name = words[1].text;
     const bool taken = std::any_of(pairs_.devices.begin(), pairs_.devices.end(), [&](const Device& other) { return other.name == name; });
-    if (!taken) pairs_.devices[device->second].name = std::move(name);
+    if (!taken && !is_ours(name)) pairs_.devices[device->second].name = std::move(name);
   }
 
-  void finish() {
+ public:
+  /// Adds what it says as a host of this name.
+  void finish(const std::string& host) {
     std::vector<std::string> missing;
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       if (row_line_[i] == 0) missing.push_back(columns_[i].text);
     }
-    if (!missing.empty()) note(0, 0, "rows are missing: " + join(missing, ", ") + ".", true);
+    if (!missing.empty()) {
+      note(0, 0, "rows are missing: " + join(missing, ", ") + ".", true);
+      drop_cut_cpus();
+    }
     // A device that nothing is said of but how far it is from others has no place among those that share its fate.
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       bool near = false, complete = true;
@@ -212,12 +212,13 @@ class Reader {
       pairs_.devices[i].placed = near || pairs_.devices[i].numa >= 0 || alone_by_right;
     }
     const std::vector<Device> named = pairs_.devices;
-    add_host(reading_.wiring, "host0", std::move(pairs_));
+    const int index = hosts_of(reading_.wiring);
+    add_host(reading_.wiring, host, std::move(pairs_));
     // The graph must say what the file said.
     const Relations relations(reading_.wiring);
     for (const auto& [pair, stated] : stated_) {
-      const int a = find_device(reading_.wiring, named[pair.first].name);
-      const int b = find_device(reading_.wiring, named[pair.second].name);
+      const int a = find_device(reading_.wiring, named[pair.first].name, index);
+      const int b = find_device(reading_.wiring, named[pair.second].name, index);
       const Relation found = relations.between(a, b);
       const Relation meant{stated.cell.pcie.value_or(found.pcie), stated.cell.nvlinks};
       if (name_of(found) == name_of(meant)) continue;
@@ -226,25 +227,73 @@ class Reader {
     }
   }
 
+ private:
+  /// The last line before the cut may end within its list of CPUs: "0-23,4" of "0-23,48-71".
+  void drop_cut_cpus() {
+    if (!last_row_ || !cpus_at_end_) return;
+    std::string& cpus = pairs_.devices[*last_row_].cpus;
+    const auto same = std::count_if(pairs_.devices.begin(), pairs_.devices.end(), [&](const Device& device) { return device.cpus == cpus; });
+    if (same > 1) return;
+    note(row_line_[*last_row_], 0, "the rows end with the CPUs of " + columns_[*last_row_].text + ", which no other row has: " + cpus + " may be cut off; it was left out.", true);
+    cpus.clear();
+  }
+
   struct Stated {
-    Cell cell;
+    TopoCell cell;
     int line, column;
   };
 
   std::string_view file_;
-  std::vector<TextLine> lines_;
-  Reading reading_;
+  Reading& reading_;
+  std::vector<Fact> facts_;
   std::vector<Word> columns_;
+  int line_;  // of the header
   std::map<std::string, std::size_t> index_;
   HostPairs pairs_;
   std::vector<int> row_line_;  // 0: none yet
   std::map<std::pair<std::size_t, std::size_t>, Stated> stated_;
+  std::optional<std::size_t> last_row_;
+  bool cpus_at_end_ = false;  // the last row ends with its list of CPUs
   bool in_legend_ = false;
   bool peer_access_ = false;
 };
 
 }  // namespace
 
-Reading read_nvidia_topo(std::string_view text, std::string_view file) { return Reader(text, file).read(); }
+Reading read_nvidia_topo(std::string_view text, std::string_view file) {
+  const std::vector<TopoBlock> blocks = topo_blocks(text_lines(text));
+  if (blocks.empty()) {
+    throw unreadable(file, 0, 0, "there is no line of column heads (GPU0 GPU1 …) with rows below it.", "Give the whole of what nvidia-smi topo -m prints.");
+  }
+  Reading reading;
+  reading.format = Format::kNvidiaTopo;
+  std::vector<Matrix> matrices;
+  std::size_t devices = 0;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    devices += topo_header(blocks[i].lines.front()).size();
+    if (devices > kMostOfAll) throw unreadable(file, blocks[i].lines.front().number, 0, "there are more than " + std::to_string(kMostOfAll) + " devices.");
+    matrices.emplace_back(blocks[i], file, i + 1 == blocks.size(), reading);
+  }
+  // The matrix of the host that each is of: its own, or of a -p2p the -m beside it.
+  std::vector<std::size_t> of;
+  for (std::size_t i = 0; i < matrices.size(); ++i) {
+    of.push_back(i);
+    if (!matrices[i].is_peer_access()) continue;
+    const auto fits = [&](std::size_t other) { return !matrices[other].is_peer_access() && matrices[other].covers(matrices[i]); };
+    if (i > 0 && fits(of[i - 1])) of[i] = of[i - 1];
+    else if (i > 0 && of[i - 1] != i && matrices[of[i - 1]].covers(matrices[i])) of[i] = of[i - 1];
+    else if (i + 1 < matrices.size() && fits(i + 1)) of[i] = i + 1;
+  }
+  std::map<std::size_t, std::string> host_of;
+  for (std::size_t i = 0; i < matrices.size(); ++i) {
+    if (of[i] == i) host_of[i] = "host" + std::to_string(host_of.size());
+  }
+  for (auto& [matrix, host] : host_of) {
+    if (matrix != host_of.begin()->first) reading.notes.push_back({matrices[matrix].line(), 0, "another matrix begins: it is taken for another host, " + host + "."});
+    matrices[matrix].finish(host);
+  }
+  for (std::size_t i = 0; i < matrices.size(); ++i) matrices[i].add_facts(host_of.size() > 1 ? host_of[of[i]] : "");
+  return reading;
+}
 
 }  // namespace wirewise

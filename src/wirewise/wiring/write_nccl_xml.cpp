@@ -28,7 +28,9 @@ class Writer {
     }
     number();
     system_ = document_.append_child("system");
-    system_.append_attribute("version") = 1;
+    // RCCL's files have a version of their own.
+    const std::vector<int> gpus = devices_of(wiring_, DeviceKind::kGpu);
+    system_.append_attribute("version") = std::any_of(gpus.begin(), gpus.end(), [&](int gpu) { return xgmi(gpu); }) ? 2 : 1;
     for (int host : hosts) {
       host_ = host;
       seen_[static_cast<std::size_t>(host)] = true;
@@ -41,7 +43,10 @@ class Writer {
     }
     std::ostringstream text;
     document_.save(text, "  ", pugi::format_default | pugi::format_no_declaration);
-    return text.str();
+    // NCCL's own parser takes "/" after a blank for an attribute; a quote within a value is escaped, so this is a tag's end.
+    std::string out = text.str();
+    for (std::size_t at = out.find("\" />\n"); at != std::string::npos; at = out.find("\" />\n", at)) out.erase(at + 1, 1);
+    return out;
   }
 
  private:
@@ -181,6 +186,9 @@ class Writer {
       node = parent.append_child("gpu");
       node.append_attribute("dev") = number_[index];
       if (const std::string sm = word_from(device(index).model, "sm_"); !sm.empty()) node.append_attribute("sm") = sm.substr(3).c_str();
+      for (const auto& [attribute, name] : {std::pair{"sm", "compute units"}, std::pair{"arch", "architecture"}}) {
+        if (const std::string value = fact(printable(device(index).name), name); !value.empty()) node.append_attribute(attribute) = value.c_str();
+      }
       if (const std::string gfx = word_from(device(index).model, "gfx"); !gfx.empty()) node.append_attribute("gcn") = gfx.c_str();
       node.append_attribute("rank") = number_[index];
       if (const std::string gdr = fact(printable(device(index).name), "GPUDirect RDMA"); !gdr.empty()) node.append_attribute("gdr") = gdr == "yes" ? 1 : 0;

@@ -1,0 +1,163 @@
+// Mutations of texts for the fuzzers of readers: seeded, so that a failure can be run again. A reader must refuse a text with bad input or read
+// it, in time and memory that the text is worth; what it reads must be a sound graph.
+//
+// WIREWISE_FUZZ_SECONDS: how long each fuzzer goes on (2 by itself); WIREWISE_FUZZ_SEED: where it starts.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "field.h"
+#include "wirewise/wiring/path.h"
+#include "wirewise/wiring/write.h"
+
+namespace wirewise::fuzz {
+
+inline long long environment(const char* name, long long otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == 0 ? otherwise : std::atoll(value);
+}
+
+class Mutator {
+ public:
+  Mutator(std::vector<std::string> samples, std::vector<std::string> words, std::uint64_t seed) : samples_(std::move(samples)), words_(std::move(words)), random_(seed) {}
+
+  std::string next() {
+    std::string text = samples_[below(samples_.size())];
+    for (std::size_t times = 1 + below(6); times > 0; --times) mutate(text);
+    if (text.size() > 200000) text.resize(200000);
+    return text;
+  }
+
+ private:
+  std::size_t below(std::size_t most) { return most == 0 ? 0 : std::uniform_int_distribution<std::size_t>(0, most - 1)(random_); }
+
+  /// From the start of a line to that of a later one.
+  std::pair<std::size_t, std::size_t> some_lines(const std::string& text) {
+    std::size_t from = text.rfind('\n', below(text.size() + 1));
+    from = from == std::string::npos ? 0 : from + 1;
+    std::size_t to = from;
+    for (std::size_t lines = 1 + below(4); lines > 0 && to != std::string::npos; --lines) to = text.find('\n', to + (to < text.size() ? 1 : 0));
+    return {from, to == std::string::npos ? text.size() : to};
+  }
+
+  void mutate(std::string& text) {
+    const std::size_t at = below(text.size() + 1);
+    switch (below(13)) {
+      case 0: text.resize(at); break;
+      case 1: text.erase(0, at); break;
+      case 2: text.erase(at, below(20)); break;
+      case 3:
+        if (at < text.size()) text[at] = static_cast<char>(below(256));
+        break;
+      case 4: text.insert(at, words_[below(words_.size())]); break;
+      case 5: {  // a word instead of another
+        const std::size_t end = text.find_first_of(" \t\n\"<>=", at);
+        if (at < text.size()) text.replace(at, end == std::string::npos ? std::string::npos : end - at, words_[below(words_.size())]);
+        break;
+      }
+      case 6: {
+        const auto [from, to] = some_lines(text);
+        const std::string lines = text.substr(from, to - from);
+        text.insert(from, lines);
+        break;
+      }
+      case 7: {
+        const auto [from, to] = some_lines(text);
+        text.erase(from, to - from);
+        break;
+      }
+      case 8: {  // swap two pieces
+        const auto [from, to] = some_lines(text);
+        const std::string lines = text.substr(from, to - from);
+        text.erase(from, to - from);
+        text.insert(below(text.size() + 1), lines);
+        break;
+      }
+      case 9: {  // a number that is too large, negative or odd
+        constexpr const char* kNumbers[] = {"99999999999999999999", "-1", "0", "4294967296", "2147483647", "1e308", "0x7fffffff", "1001", "65536", ""};
+        const std::size_t digit = text.find_first_of("0123456789", at);
+        if (digit == std::string::npos) break;
+        const std::size_t end = text.find_first_not_of("0123456789", digit);
+        text.replace(digit, end == std::string::npos ? std::string::npos : end - digit, kNumbers[below(std::size(kNumbers))]);
+        break;
+      }
+      case 10: {  // again and again
+        const std::string piece = text.substr(at, 1 + below(40));
+        std::string many;
+        for (std::size_t times = below(200); times > 0; --times) many += piece;
+        text.insert(at, many);
+        break;
+      }
+      case 11: text.insert(at, samples_[below(samples_.size())]); break;
+      case 12: {
+        constexpr const char* kBytes[] = {"\t", "\r", " ", "\x1b[31m", "\xff", "\n", "\xc2\xa0", "\"", "<", "\\"};
+        text.insert(at, kBytes[below(std::size(kBytes))]);
+        break;
+      }
+    }
+  }
+
+  std::vector<std::string> samples_, words_;
+  std::mt19937_64 random_;
+};
+
+/// Links between devices that there are, with figures that are numbers; names unique within their host.
+inline void expect_sound(const Reading& reading) {
+  const int devices = static_cast<int>(reading.wiring.devices.size());
+  for (const Link& link : reading.wiring.links) {
+    ASSERT_TRUE(link.from >= 0 && link.from < devices && link.to >= 0 && link.to < devices && link.from != link.to);
+    ASSERT_TRUE(link.beta > 0 && link.beta < 1e18 && link.alpha >= 0 && link.spec >= 0);
+  }
+  std::vector<std::pair<int, std::string>> names;
+  for (const Device& device : reading.wiring.devices) names.emplace_back(device.host, device.name);
+  std::sort(names.begin(), names.end());
+  ASSERT_EQ(std::adjacent_find(names.begin(), names.end()), names.end()) << "a name twice: " << std::adjacent_find(names.begin(), names.end())->second;
+  ASSERT_TRUE(!reading.partial || !reading.notes.empty()) << "partial without a word";
+}
+
+/// Feeds mutations of `samples` to `read` for as long as is asked.
+inline void run(const std::vector<std::string>& samples, const std::vector<std::string>& words, const std::function<void(const std::string&)>& read) {
+  const auto seed = static_cast<std::uint64_t>(environment("WIREWISE_FUZZ_SEED", 20240607));
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(environment("WIREWISE_FUZZ_SECONDS", 2));
+  Mutator mutator(samples, words, seed);
+  long long count = 0;
+  while (std::chrono::steady_clock::now() < until) {
+    const std::string text = mutator.next();
+    ++count;
+    const auto keep = [&](const std::string& why) {
+      std::ofstream(std::string(::testing::TempDir()) + "wirewise_fuzz_failure.txt", std::ios::binary) << text;
+      FAIL() << why << "\nseed " << seed << ", text " << count << ", kept as " << ::testing::TempDir() << "wirewise_fuzz_failure.txt\n" << text.substr(0, 2000);
+    };
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      read(text);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBadInput) return keep("refused as no bad input: " + std::string(error.sentence()));
+    } catch (const std::exception& error) {
+      return keep(std::string("another exception: ") + error.what());
+    }
+    if (::testing::Test::HasFatalFailure()) return keep("not sound");
+    // No limit of speed, but of hanging.
+    if (std::chrono::steady_clock::now() - start > std::chrono::seconds(20)) return keep("took over 20 seconds");
+  }
+  ::testing::Test::RecordProperty("texts", std::to_string(count));
+  std::printf("%lld texts, seed %llu\n", count, static_cast<unsigned long long>(seed));
+}
+
+/// The files of the given folders of the field, and the samples by hand.
+inline std::vector<std::string> with_field(std::vector<std::string> samples, const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    for (const std::string& file : field::files(folder)) samples.push_back(*field::text(file));
+  }
+  return samples;
+}
+
+}  // namespace wirewise::fuzz
