@@ -297,7 +297,7 @@ TEST(DoctorFlight, NoFolderAndNoRecordAreBadInput) {
     EXPECT_EQ(program.err().rfind("error: ", 0), 0U) << program.err();
     EXPECT_NE(program.err().find(path.string()), std::string::npos) << program.err();
   }
-  Program bare({"doctor"});
+  Program bare({"doctor", "flight"});
   EXPECT_EQ(bare.wait(), 2);
 }
 

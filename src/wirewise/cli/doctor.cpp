@@ -3,12 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "wirewise/base/error.h"
 #include "wirewise/base/terminal.h"
 #include "wirewise/base/text.h"
 #include "wirewise/cli/commands.h"
+#include "wirewise/cli/doctor_machine.h"
 
 namespace wirewise {
 
@@ -46,14 +48,45 @@ void print_findings(const std::vector<Finding>& findings, bool json, std::string
   std::cout << std::flush;
 }
 
+int exit_code_of(const std::vector<Finding>& findings) noexcept {
+  return std::any_of(findings.begin(), findings.end(), [](const Finding& finding) { return finding.severity == Severity::kError; }) ? 1 : 0;
+}
+
 void register_doctor(CLI::App& app, int& exit) {
-  CLI::App* doctor = app.add_subcommand("doctor", "Say what is wrong: flight records of a run that failed");
+  CLI::App* doctor = app.add_subcommand("doctor", "Say what is wrong: with this machine, or in what a run left behind");
   doctor->require_subcommand(0, 1);
+  doctor->footer("Exits with 1 where an error is found, with 0 where there are only warnings and information.");
+  struct Arguments {
+    std::string from;
+    int ranks = 0;
+    bool json = false;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  doctor->add_option("--from", arguments->from, "Check the wiring that a file describes, in place of this machine");
+  doctor->add_option("--ranks", arguments->ranks, "How many ranks are meant to run on this machine")->check(CLI::Range(1, 1 << 16));
+  doctor->add_flag("--json", arguments->json, "One line of JSON");
   register_doctor_flight(*doctor, exit);
   register_doctor_cluster(*doctor, exit);
-  doctor->callback([doctor] {
+  register_doctor_nccl(*doctor, exit);
+  doctor->parse_complete_callback([doctor, arguments] {
+    if (doctor->get_subcommands().empty() || (arguments->from.empty() && arguments->ranks == 0 && !arguments->json)) return;
+    const std::string subject = doctor->get_subcommands().front()->get_name();
+    throw bad_input("--from, --ranks and --json before " + subject + " are for the machine.", "Give the options of wirewise doctor " + subject + " after its name.");
+  });
+  doctor->callback([doctor, arguments, &exit] {
     if (!doctor->get_subcommands().empty()) return;
-    throw bad_input("wirewise doctor needs a subject.", "Name one: wirewise doctor flight DIR.");
+    if (!arguments->from.empty() && arguments->ranks > 0) throw bad_input("--ranks is for this machine, and --from checks a file.", "Leave one out.");
+    std::vector<Finding> findings;
+    if (arguments->from.empty()) {
+      findings = diagnose_machine(gather_machine_facts({}, arguments->ranks));
+    } else {
+      const Reading reading = read_wiring_file(arguments->from);
+      findings = check_wiring(reading.wiring);
+      for (const Note& note : reading.notes) findings.push_back({Severity::kInfo, note.text, arguments->from + (note.line > 0 ? ":" + std::to_string(note.line) : ""), ""});
+      sort_findings(findings);
+    }
+    print_findings(findings, arguments->json, "Nothing found that is wrong.");
+    exit = exit_code_of(findings);
   });
 }
 

@@ -29,8 +29,12 @@ void sort_findings(std::vector<Finding>& findings);
 /// To standard output: one line {"findings": […]}, or a paragraph each for people, `nothing` where there are none.
 void print_findings(const std::vector<Finding>& findings, bool json, std::string_view nothing);
 
+/// 1 where there is an error among them, else 0: what `wirewise doctor` of a machine or a log exits with.
+[[nodiscard]] int exit_code_of(const std::vector<Finding>& findings) noexcept;
+
 /// Each adds its own subcommand to `doctor`.
 void register_doctor_flight(CLI::App& doctor, int& exit);
 void register_doctor_cluster(CLI::App& doctor, int& exit);
+void register_doctor_nccl(CLI::App& doctor, int& exit);
 
 }  // namespace wirewise

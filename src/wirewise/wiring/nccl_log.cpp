@@ -1,0 +1,468 @@
+#include "wirewise/wiring/nccl_log.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <tuple>
+
+#include "wirewise/base/text.h"
+#include "wirewise/wiring/nccl_lines.h"
+#include "wirewise/wiring/text_lines.h"
+
+namespace wirewise {
+namespace {
+
+constexpr int kMostRanks = 1 << 20;
+constexpr std::size_t kPrintedRanks = 20;  // of a ring, in versions before 2.12: the rest is left out without a word
+constexpr std::size_t kMostWarnings = 1000;
+
+std::optional<int> small_number(std::string_view text, int most = kMostRanks) {
+  const auto value = parse_integer(text);
+  if (!value || *value < -1 || *value > most) return std::nullopt;
+  return static_cast<int>(*value);
+}
+
+/// "12[1a000]" or "12".
+struct End {
+  int rank = -1;
+  std::string bus;
+};
+std::optional<End> end_of(std::string_view text) {
+  const std::size_t bracket = text.find('[');
+  const auto rank = small_number(text.substr(0, bracket));
+  if (!rank || *rank < 0) return std::nullopt;
+  if (bracket == std::string_view::npos) return End{*rank, ""};
+  if (text.back() != ']') return std::nullopt;
+  return End{*rank, std::string(text.substr(bracket + 1, text.size() - bracket - 2))};
+}
+
+/// "1/16/-1": those that are ranks.
+std::optional<std::vector<int>> children_of(const std::string& text) {
+  std::vector<int> down;
+  for (const std::string& part : split(text, '/')) {
+    const auto rank = small_number(part);
+    if (!rank) return std::nullopt;
+    if (*rank >= 0) down.push_back(*rank);
+  }
+  return down;
+}
+
+/// One rank of one communicator, as one thread of its process tells of it.
+struct Instance {
+  std::string host, id, bus;
+  long long pid = 0;
+  int device = -1, rank = -1, size = 0, turn = 0;
+  bool complete = false;
+  NcclCommunicator said;
+  std::map<int, std::pair<int, int>> around;  // by channel: the ranks before and after in the ring
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view file) : file_(file) {}
+
+  NcclLog run(std::string_view text) {
+    const std::vector<TextLine> lines = text_lines(text);
+    for (const TextLine& line : lines) {
+      for (const NcclLine& part : nccl_lines(line, hosts_)) {
+        if (part.level.empty()) plain(part.text, line.number);
+        else message(part);
+      }
+      if (!line.ended && line.text.find("NCCL") != std::string::npos) note(line.number, "the file ends in the middle of this line.", true);
+    }
+    if (!seen_) throw unreadable(file_, 0, 0, "there is no line of NCCL in it.", "Take the log of a run with NCCL_DEBUG=INFO.");
+    gather();
+    return std::move(log_);
+  }
+
+ private:
+  using Key = std::tuple<std::string, long long, long long>;
+
+  void note(int line, std::string text, bool partial = false) {
+    log_.partial = log_.partial || partial;
+    if (log_.notes.size() < 1000) log_.notes.push_back({line, 0, std::move(text)});
+  }
+
+  void version(const std::string& text) {
+    const std::size_t at = text.find("NCCL version ");
+    if (at == std::string::npos) return;
+    const std::string rest = text.substr(at + 13);
+    std::string number = rest.substr(0, rest.find_first_of(" \t"));
+    const std::size_t cuda = rest.find("compiled with CUDA ");
+    if (cuda != std::string::npos) number += "+cuda" + rest.substr(cuda + 19);
+    if (number.empty() || number[0] < '0' || number[0] > '9') return;
+    seen_ = true;
+    if (std::find(log_.versions.begin(), log_.versions.end(), number) == log_.versions.end()) log_.versions.push_back(number);
+  }
+
+  /// Lines without a prefix: versions, and the report of `ncclras`.
+  void plain(const std::string& text, int line) {
+    version(text);
+    const std::string_view bare = trimmed(text);
+    if (bare == "... (cut)" || bare.find("(cut)") != std::string_view::npos) note(line, "lines are left out here.", true);
+    if (bare == "Job summary" || bare.starts_with("Communicators...")) ras_section_ = bare.substr(0, 3) == "Job" ? "job" : "communicators";
+    else if (bare == "Errors" || bare == "Warnings") ras_section_ = std::string(bare);
+    else if (!ras_section_.empty() && !bare.empty() && bare.find_first_not_of('=') != std::string_view::npos) ras_line(std::string(bare));
+  }
+
+  void ras_line(const std::string& text) {
+    TextLine line;
+    line.text = text;
+    line.column.assign(text.size(), 0);
+    const std::vector<Word> words = words_of(line);
+    const bool numbers = parse_integer(words.front().text).has_value();
+    if (ras_section_ == "job" && numbers && words.size() == 5) {
+      log_.ras.emplace_back("job", words[0].text + " nodes, " + words[1].text + " processes a node, " + words[2].text + " GPUs a process, " + words[4].text + " GPUs");
+    } else if (ras_section_ == "communicators" && numbers && words.size() >= 8) {
+      log_.ras.emplace_back("group " + words[0].text, words[1].text + " communicators of " + words[4].text + " ranks on " + words[2].text + " nodes: " + words[words.size() - 2].text + " " +
+                                                          words.back().text);
+    } else if (ras_section_ == "Errors" || ras_section_ == "Warnings") {
+      log_.ras.emplace_back(ras_section_, text);
+    }
+  }
+
+  Instance& instance(const NcclLine& line) { return instances_[current_.try_emplace(Key(line.host, line.pid, line.tid), open(line)).first->second]; }
+  std::size_t open(const NcclLine& line) {
+    const Key key(line.host, line.pid, line.tid);
+    if (const auto known = current_.find(key); known != current_.end()) return known->second;
+    return fresh(line);
+  }
+  std::size_t fresh(const NcclLine& line) {
+    Instance added;
+    added.host = line.host;
+    added.pid = line.pid;
+    added.device = line.device;
+    instances_.push_back(std::move(added));
+    return instances_.size() - 1;
+  }
+  /// The thread begins with another communicator, once its last is told to the end.
+  Instance& beginning(const NcclLine& line) {
+    const Key key(line.host, line.pid, line.tid);
+    const auto known = current_.find(key);
+    if (known != current_.end() && instances_[known->second].complete) known->second = fresh(line);
+    return instance(line);
+  }
+
+  void message(const NcclLine& line) {
+    seen_ = true;
+    ras_section_.clear();
+    if (!line.host.empty() && hosts_.size() < 4096) hosts_.insert(line.host);
+    if (line.level == "WARN") return warn(line);
+    if (line.level != "INFO" && line.level != "TRACE") return;
+    version(line.text);
+    TextLine rest;
+    rest.text = line.text;
+    rest.column.assign(line.text.size(), 0);
+    std::vector<std::string> words;
+    for (Word& word : words_of(rest)) words.push_back(std::move(word.text));
+    if (words.empty()) return;
+    const std::string& first = words.front();
+    if ((first == "Channel" || first == "Ring") && words.size() > 3 && words[2] == ":") {
+      channel(line, words);
+    } else if (first == "Trees") {
+      trees(line, words);
+    } else if (first == "Tree" && words.size() >= 8 && words[2] == ":" && words[4] == "->" && words[6] == "->") {
+      tree(line, words);
+    } else if (line.text.find("nranks ") != std::string::npos && line.text.find(" rank ") != std::string::npos) {
+      init(line, words);
+    } else if (line.text.find(" coll channels, ") != std::string::npos) {
+      Instance& at = instance(line);
+      for (std::size_t i = 0; i + 2 < words.size(); ++i) {
+        const auto count = small_number(words[i], 4096);
+        if (!count || !words[i + 2].starts_with("channels")) continue;
+        if (words[i + 1] == "coll") at.said.channels = *count;
+        if (words[i + 1] == "nvls") at.said.nvls_channels = *count;
+        if (words[i + 1] == "p2p" && at.said.p2p_channels == 0) at.said.p2p_channels = *count;
+      }
+    } else if (first == "NVLS" && line.text.find("multicast support is not") == std::string::npos) {
+      instance(line).said.nvls = true;
+    } else if (first == "Pattern") {
+      const std::size_t type = line.text.find("type ");
+      if (type != std::string::npos && line.text.compare(type + 5, 3, "NVL") == 0) instance(line).said.nvlink = true;
+    } else if (line.text.find("NVL[") != std::string::npos) {
+      instance(line).said.nvlink = true;
+    } else if (first == "Using" && words.size() >= 3 && words[1] == "network") {
+      log_.networks[line.host] = words[2];
+    } else if (first == "NET/IB" && words.size() > 3 && words[2] == "Using") {
+      const std::size_t using_at = line.text.find("Using ") + 6;
+      log_.ib_devices[line.host] = std::string(trimmed(std::string_view(line.text).substr(using_at, line.text.find(';', using_at) - using_at)));
+    } else if (const std::size_t set = line.text.find(" set by environment to "); set != std::string::npos) {
+      std::string value = line.text.substr(set + 23);
+      if (!value.empty() && value.back() == '.') value.pop_back();
+      log_.settings[line.text.substr(0, set)] = value;
+    } else if (line.text.find("GPU Direct RDMA Enabled") != std::string::npos || line.text.find("GPU Direct RDMA enabled") != std::string::npos) {
+      log_.gdr_enabled = true;
+    } else if (line.text.find("GPU Direct RDMA Disabled") != std::string::npos) {
+      log_.gdr_disabled = true;
+    } else if (line.text.find("DMA-BUF is available") != std::string::npos) {
+      log_.dmabuf = true;
+    } else if (words.size() >= 8 && words[3] == "->" && words[4] == "Algo" && words[6] == "proto" && log_.algorithms.size() < 1000) {
+      log_.algorithms.insert(first.substr(0, first.find(':')) + " " + words[5] + " " + words[7]);
+    }
+  }
+
+  void warn(const NcclLine& line) {
+    for (NcclWarning& known : log_.warnings) {
+      if (known.text == line.text && known.place == line.place) {
+        ++known.count;
+        return;
+      }
+    }
+    if (log_.warnings.size() < kMostWarnings) log_.warnings.push_back({line.number, line.host, line.place, line.text, 1});
+  }
+
+  void cut(const NcclLine& line) { note(line.number, "this line is cut off or mixed with another, and left out.", true); }
+
+  /// "Channel 00/12 : 0 1 2 3" is a ring's order; "Channel 00 : 0[1a000] -> 1[1c000] via P2P/IPC" a connection; "Ring 00 : 1 -> 0 -> 1" a
+  /// rank's neighbours.
+  void channel(const NcclLine& line, const std::vector<std::string>& words) {
+    const auto number = small_number(std::string_view(words[1]).substr(0, words[1].find('/')), 4096);
+    if (!number || *number < 0) return cut(line);
+    const auto arrow = std::find(words.begin(), words.end(), "->");
+    if (arrow == words.end()) {
+      std::vector<int> order;
+      for (std::size_t i = 3; i < words.size(); ++i) {
+        const auto rank = small_number(words[i]);
+        if (!rank || *rank < 0) return cut(line);
+        order.push_back(*rank);
+      }
+      if (order.empty() || std::set<int>(order.begin(), order.end()).size() != order.size()) return cut(line);  // a ring names each rank once
+      Instance& at = beginning(line);
+      if (at.size == 0 && order.size() != kPrintedRanks) at.size = static_cast<int>(order.size());
+      at.rank = at.rank < 0 ? 0 : at.rank;  // rank 0 prints it
+      at.said.rings[*number] = std::move(order);
+      return;
+    }
+    const auto via = std::find(words.begin(), words.end(), "via");
+    if (via == words.end()) {
+      if (words.size() != 8 || words[4] != "->" || words[6] != "->") return cut(line);
+      const auto before = small_number(words[3]), own = small_number(words[5]), after = small_number(words[7]);
+      if (!before || !own || !after || *own < 0) return cut(line);
+      Instance& at = instance(line);
+      at.rank = *own;
+      at.around[*number] = {*before, *after};
+      return;
+    }
+    const auto from = end_of(words[3]);
+    const auto to = words.size() > 5 && words[4] == "->" ? end_of(words[5]) : std::nullopt;
+    std::string transport;
+    for (auto word = via + 1; word != words.end() && *word != "comm"; ++word) transport += (transport.empty() ? "" : " ") + *word;
+    if (!from || !to || transport.empty()) return cut(line);
+    Instance& at = instance(line);
+    const bool receives = std::find(words.begin(), via, "[receive]") != via;
+    if (at.rank < 0) at.rank = receives ? to->rank : from->rank;
+    if (at.bus.empty()) at.bus = receives ? to->bus : from->bus;
+    at.said.links[{from->rank, to->rank}][transport].insert(*number);
+  }
+
+  /// "[0] 1/16/-1->0->-1 [1] …", each perhaps with "|-1->0->1/16/-1" after it.
+  void trees(const NcclLine& line, const std::vector<std::string>& words) {
+    Instance& at = beginning(line);
+    for (std::size_t i = 1; i + 1 < words.size(); i += 2) {
+      const std::string& head = words[i];
+      const auto number = head.size() > 2 && head.front() == '[' && head.back() == ']' ? small_number(std::string_view(head).substr(1, head.size() - 2), 4096) : std::nullopt;
+      const std::string body = words[i + 1].substr(0, words[i + 1].find('|'));
+      const std::size_t a = body.find("->"), b = body.rfind("->");
+      if (!number || *number < 0 || a == std::string::npos || a == b) return cut(line);
+      const auto down = children_of(body.substr(0, a));
+      const auto own = small_number(body.substr(a + 2, b - a - 2)), up = small_number(body.substr(b + 2));
+      if (!down || !own || !up || *own < 0) return cut(line);
+      if (at.rank < 0 || i == 1) at.rank = *own;
+      at.said.trees[*number][*own] = {*up, *down};
+    }
+  }
+
+  /// "Tree 0 : -1 -> 0 -> 1/-1/-1": up, the rank, down.
+  void tree(const NcclLine& line, const std::vector<std::string>& words) {
+    const auto number = small_number(words[1], 4096), up = small_number(words[3]), own = small_number(words[5]);
+    const auto down = children_of(words[7]);
+    if (!number || *number < 0 || !up || !own || *own < 0 || !down) return cut(line);
+    Instance& at = instance(line);
+    at.rank = *own;
+    at.said.trees[*number][*own] = {*up, *down};
+  }
+
+  /// "… comm 0x… rank 3 nranks 64 cudaDev 3 busId 8a000 commId 0x… - Init COMPLETE".
+  void init(const NcclLine& line, const std::vector<std::string>& words) {
+    const auto after = [&](const char* name) {
+      const auto found = std::find(words.begin(), words.end(), name);
+      return found == words.end() || found + 1 == words.end() ? std::string() : *(found + 1);
+    };
+    const auto rank = small_number(after("rank")), size = small_number(after("nranks"));
+    if (!rank || !size) return;
+    if (*rank < 0 || *size < 1 || *rank >= *size) return cut(line);
+    const bool start = words.back() == "START", init_line = line.text.find("Init COMPLETE") != std::string::npos;
+    Instance& at = start ? beginning(line) : instance(line);
+    at.rank = *rank;
+    at.size = *size;
+    if (const auto device = small_number(after("cudaDev"))) at.device = *device;
+    if (const std::string bus = after("busId"); !bus.empty() && bus.find('X') == std::string::npos) at.bus = bus;
+    if (const std::string id = after("commId"); id.find("...") == std::string::npos) at.id = id;
+    at.complete = at.complete || init_line || words.back() == "COMPLETE";
+  }
+
+  // From threads to communicators.
+
+  void add(NcclCommunicator& to, const Instance& from) {
+    to.size = std::max(to.size, from.size);
+    if (from.rank >= 0) {
+      NcclRank& rank = to.ranks[from.rank];
+      if (rank.host.empty()) rank = {from.host, from.pid, from.device, from.bus, from.complete};
+      else if (rank.host == from.host && rank.pid == from.pid) {
+        rank.complete = rank.complete || from.complete;
+        if (rank.bus.empty()) rank.bus = from.bus;
+      }
+    }
+    for (const auto& [ends, transports] : from.said.links) {
+      for (const auto& [transport, channels] : transports) to.links[ends][transport].insert(channels.begin(), channels.end());
+    }
+    for (const auto& [number, order] : from.said.rings) to.rings.try_emplace(number, order);
+    for (const auto& [number, nodes] : from.said.trees) to.trees[number].insert(nodes.begin(), nodes.end());
+    to.channels = std::max(to.channels, from.said.channels);
+    to.p2p_channels = std::max(to.p2p_channels, from.said.p2p_channels);
+    to.nvls_channels = std::max(to.nvls_channels, from.said.nvls_channels);
+    to.nvls = to.nvls || from.said.nvls || from.said.nvls_channels > 0;
+    to.nvlink = to.nvlink || from.said.nvlink;
+  }
+
+  using Members = std::vector<const Instance*>;
+  static int most_of_one_rank(const Members& members) {
+    std::map<int, std::set<std::pair<std::string, long long>>> seen;
+    int most = 1;
+    for (const Instance* member : members) {
+      if (member->rank < 0) continue;
+      seen[member->rank].insert({member->host, member->pid});
+      most = std::max(most, static_cast<int>(seen[member->rank].size()));
+    }
+    return most;
+  }
+
+  /// Communicators of one size whose ranks the log doesn't assign: told apart by host (a group inside each) or by device (a group of each
+  /// across hosts) where that makes at least one whole.
+  template <typename KeyOf>
+  static std::optional<std::vector<Members>> told_apart(const Members& members, int size, KeyOf key_of) {
+    std::map<std::string, Members> parts;
+    for (const Instance* member : members) parts[key_of(*member)].push_back(member);
+    bool whole = false;
+    for (const auto& [key, part] : parts) {
+      if (most_of_one_rank(part) > 1) return std::nullopt;
+      std::set<int> ranks;
+      for (const Instance* member : part) ranks.insert(member->rank);
+      whole = whole || static_cast<int>(ranks.size()) >= size;
+    }
+    if (!whole) return std::nullopt;
+    std::vector<Members> all;
+    for (auto& [key, part] : parts) all.push_back(std::move(part));
+    return all;
+  }
+
+  void emit(const Members& members, const std::string& id, int merged) {
+    NcclCommunicator communicator;
+    communicator.id = id;
+    communicator.merged = merged;
+    std::map<int, std::map<int, int>> after;
+    for (const Instance* member : members) {
+      add(communicator, *member);
+      for (const auto& [number, ends] : member->around) after[number][member->rank] = ends.second;
+    }
+    for (const auto& [number, next] : after) {  // a ring from its ranks' neighbours, where all of them speak
+      std::vector<int> order{next.begin()->first};
+      while (order.size() < next.size()) {
+        const auto onward = next.find(order.back());
+        if (onward == next.end() || onward->second == order.front()) break;
+        order.push_back(onward->second);
+      }
+      const auto last = next.find(order.back());
+      if (order.size() == next.size() && last != next.end() && last->second == order.front()) communicator.rings.try_emplace(number, order);
+    }
+    if (communicator.size == 0 && merged == 1) communicator.size = size_of_trees(communicator);
+    log_.communicators.push_back(std::move(communicator));
+  }
+
+  static int highest(const Instance& one) {
+    int most = one.rank;
+    for (const auto& [ends, transports] : one.said.links) most = std::max({most, ends.first, ends.second});
+    for (const auto& [channel, nodes] : one.said.trees) {
+      for (const auto& [rank, node] : nodes) {
+        most = std::max({most, rank, node.up});
+        for (int child : node.down) most = std::max(most, child);
+      }
+    }
+    return most;
+  }
+
+  /// The size of a communicator that a thread doesn't state: the only one there is, or the only one that its host is still at.
+  [[nodiscard]] int likely_size(const Instance& one, const std::set<int>& sizes) const {
+    std::set<int> here = sizes;
+    if (sizes.size() > 1 && begun_.contains(one.host)) here = begun_.at(one.host);
+    return here.size() == 1 && highest(one) < *here.begin() ? *here.begin() : 0;
+  }
+
+  /// Where a tree's ranks are all in the log, it says how many there are.
+  static int size_of_trees(const NcclCommunicator& one) {
+    for (const auto& [channel, nodes] : one.trees) {
+      int roots = 0;
+      bool whole = true;
+      for (const auto& [rank, node] : nodes) {
+        roots += node.up < 0 ? 1 : 0;
+        whole = whole && (node.up < 0 || nodes.contains(node.up));
+        for (int child : node.down) whole = whole && nodes.contains(child);
+      }
+      if (whole && roots == 1 && nodes.size() > 1 && nodes.begin()->first == 0 && nodes.rbegin()->first == static_cast<int>(nodes.size()) - 1) return static_cast<int>(nodes.size());
+    }
+    return 0;
+  }
+
+  void gather() {
+    std::map<std::tuple<std::string, long long, int, std::string>, int> turns;
+    std::map<std::tuple<int, std::string, int>, Members> groups;  // size, id, turn
+    std::set<int> sizes;
+    for (const Instance& one : instances_) {
+      if (one.size > 0) sizes.insert(one.size);
+      if (one.size > 0 && !one.complete) begun_[one.host].insert(one.size);
+    }
+    for (Instance& one : instances_) {
+      const bool empty = one.said.links.empty() && one.said.rings.empty() && one.said.trees.empty() && one.around.empty() && one.size == 0 && one.said.channels == 0 && !one.said.nvls;
+      if (empty) continue;
+      if (one.size == 0) one.size = likely_size(one, sizes);
+      if (one.size > 0 && one.complete) one.turn = turns[{one.host, one.pid, one.size, one.id}]++;
+      groups[{one.size, one.id, one.turn}].push_back(&one);
+    }
+    for (const auto& [key, members] : groups) {
+      const auto& [size, id, turn] = key;
+      const int most = most_of_one_rank(members);
+      if (size == 1) {
+        for (const Instance* member : members) emit({member}, id, 1);
+        continue;
+      }
+      std::optional<std::vector<Members>> parts;
+      if (most > 1) parts = told_apart(members, size, [](const Instance& one) { return one.host; });
+      if (most > 1 && !parts) parts = told_apart(members, size, [](const Instance& one) { return std::to_string(one.device); });
+      if (!parts) parts = std::vector<Members>{members};
+      for (const Members& part : *parts) emit(part, id, parts->size() > 1 ? 1 : most);
+    }
+  }
+
+  std::string_view file_;
+  NcclLog log_;
+  bool seen_ = false;
+  std::string ras_section_;
+  std::set<std::string> hosts_;
+  std::vector<Instance> instances_;
+  std::map<Key, std::size_t> current_;
+  std::map<std::string, std::set<int>> begun_;  // sizes of communicators that a host hasn't finished
+};
+
+}  // namespace
+
+NcclLog read_nccl_log(std::string_view text, std::string_view file) { return Reader(file).run(text); }
+
+NcclTransport transport_of(std::string_view text) noexcept {
+  if (text.starts_with("P2P")) return NcclTransport::kPeer;
+  if (text.starts_with("SHM") || text.find("shared memory") != std::string_view::npos) return NcclTransport::kShared;
+  if (text.starts_with("NET/Socket")) return NcclTransport::kSocket;
+  if (text.starts_with("NET/")) return NcclTransport::kRdma;
+  return NcclTransport::kOther;
+}
+
+}  // namespace wirewise

@@ -1,0 +1,205 @@
+// The checks of `wirewise doctor` on facts made up one fault at a time, and the command on this machine.
+#include "wirewise/cli/doctor_machine.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "wiring/machine_tree.h"
+
+namespace wirewise {
+namespace {
+
+using testing::MachineTree;
+using testing_support::Program;
+
+/// A machine with nothing wrong.
+MachineFacts sound(const MachineTree& tree) {
+  MachineFacts facts;
+  facts.machine = inspect_machine({tree.root(), "/nowhere"});
+  facts.reading = wire(facts.machine);
+  facts.shm_size = facts.shm_free = 64 * kGiB;
+  facts.own_addresses = {"10.0.0.7"};
+  facts.interfaces = {{"ens3", 2, true, false, 25000, {"10.0.0.7"}, {}}};
+  facts.chosen = comm::NetworkInterface{"ens3", "10.0.0.7", "it is the only one fit for it", {}, false};
+  facts.cores = 8;
+  facts.ranks = 3;
+  facts.machine.gpudirect.peer_memory = "nvidia_peermem";
+  return facts;
+}
+
+struct Sound : ::testing::Test {
+  Sound() {
+    tree.trainer();
+    facts = sound(tree);
+  }
+  MachineTree tree;
+  MachineFacts facts;
+};
+using DoctorMachine = Sound;
+
+std::string titles(const std::vector<Finding>& findings) {
+  std::string all;
+  for (const Finding& finding : findings) all += std::string(name_of(finding.severity)) + ": " + finding.title + " " + finding.evidence + " " + finding.remedy + "\n";
+  return all;
+}
+bool has(const std::vector<Finding>& findings, Severity severity, const std::string& words) {
+  for (const Finding& finding : findings) {
+    if (finding.severity == severity && (finding.title + finding.evidence + finding.remedy).find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST_F(DoctorMachine, NothingIsWrongWithASoundOne) {
+  for (const Finding& finding : diagnose_machine(facts)) EXPECT_EQ(finding.severity, Severity::kInfo) << finding.title << " " << finding.evidence;
+}
+
+TEST_F(DoctorMachine, DockersSharedMemoryIsTooSmallForFourRanks) {
+  facts.container = true;
+  facts.ranks = 4;
+  facts.shm_size = facts.shm_free = 64 * kMiB;  // 4 * 3 segments of 9,637,888 B are 110 MiB
+  const auto findings = check_shared_memory(facts);
+  EXPECT_TRUE(has(findings, Severity::kError, "/dev/shm")) << titles(findings);
+  EXPECT_TRUE(has(findings, Severity::kError, "9637888 B"));
+  EXPECT_TRUE(has(findings, Severity::kError, "--shm-size"));
+  EXPECT_TRUE(has(findings, Severity::kError, "--ipc=host"));
+  facts.shm_free = 512 * kMiB;
+  EXPECT_TRUE(has(check_shared_memory(facts), Severity::kWarning, "data loaders"));
+  facts.shm_size.reset();
+  EXPECT_TRUE(has(check_shared_memory(facts), Severity::kWarning, "no /dev/shm"));
+}
+
+TEST_F(DoctorMachine, LockedMemoryMattersWithRdma) {
+  facts.memlock = 8 * kMiB;
+  EXPECT_TRUE(has(check_memlock(facts), Severity::kError, "8.00 MiB"));
+  facts.machine.rdma.clear();
+  EXPECT_TRUE(check_memlock(facts).empty());
+}
+
+TEST_F(DoctorMachine, ALinkBelowItsWidthOrGeneration) {
+  for (PciDevice& device : facts.machine.pci) {
+    if (device.address == "0000:3e:00.0") device.lanes = 8;
+    if (device.address == "0000:3f:00.0") device.generation = 3;
+    if (device.address == "0000:3d:00.0") device.generation = 1;  // idle
+  }
+  const auto findings = check_pcie_links(facts);
+  EXPECT_TRUE(has(findings, Severity::kWarning, "GPU1 (0000:3e:00.0) runs on fewer PCIe lanes than it could.x8 of x16")) << titles(findings);
+  EXPECT_TRUE(has(findings, Severity::kWarning, "mlx5_0 (0000:3f:00.0) runs its PCIe link at a lower generation"));
+  EXPECT_TRUE(has(findings, Severity::kInfo, "GPU0 (0000:3d:00.0) runs its PCIe link at a lower generation"));
+}
+
+TEST_F(DoctorMachine, AcsAndIommuInTheWayOfPeerToPeer) {
+  for (PciDevice& device : facts.machine.pci) {
+    if (device.type >> 8 == 0x0604) device.acs = 0;
+  }
+  EXPECT_TRUE(check_peer_to_peer(facts).empty());
+  for (PciDevice& device : facts.machine.pci) {
+    if (device.address == "0000:3c:04.0") device.acs = 0x1d;
+    if (device.address == "0000:b0:01.0") device.acs = 0x1d;  // a root port: nothing passes it from peer to peer
+    if (device.address == "0000:3d:00.0") device.iommu = "DMA-FQ";
+  }
+  const auto findings = check_peer_to_peer(facts);
+  EXPECT_TRUE(has(findings, Severity::kError, "0000:3c:04.0")) << titles(findings);
+  EXPECT_FALSE(has(findings, Severity::kError, "0000:b0:01.0"));
+  EXPECT_TRUE(has(findings, Severity::kWarning, "iommu=pt"));
+}
+
+TEST_F(DoctorMachine, RdmaAndGpuDirectThatAreNotUsed) {
+  facts.machine.gpudirect = {};
+  EXPECT_TRUE(has(check_rdma(facts), Severity::kWarning, "No GPUDirect RDMA"));
+  facts.machine.gpudirect.open_module = facts.machine.gpudirect.dmabuf_kernel = true;
+  EXPECT_TRUE(check_rdma(facts).empty());
+  facts.machine.rdma.front().state = "DOWN";
+  EXPECT_TRUE(has(check_rdma(facts), Severity::kWarning, "mlx5_0:1 is DOWN"));
+  facts.machine.rdma.clear();
+  EXPECT_TRUE(has(check_rdma(facts), Severity::kWarning, "0000:3f:00.0"));
+}
+
+TEST_F(DoctorMachine, AGpuFarFromEveryNic) {
+  EXPECT_TRUE(check_wiring(facts.reading.wiring).empty());
+  Machine machine = facts.machine;
+  std::erase_if(machine.pci, [](const PciDevice& device) { return device.address == "0000:b2:00.0"; });
+  EXPECT_TRUE(has(check_wiring(wire(machine).wiring), Severity::kWarning, "GPU2 (0000:b1:00.0)"));
+}
+
+TEST_F(DoctorMachine, AGpuThatDiffersFromItsPeers) {
+  for (PciDevice& device : facts.machine.pci) {
+    if (device.address == "0000:b1:00.0") device.lanes = 4;
+  }
+  EXPECT_TRUE(has(check_wiring(wire(facts.machine).wiring), Severity::kWarning, "GPU2 (0000:b1:00.0): PCIe 4 x4; the other 2: PCIe 4 x16"));
+}
+
+TEST_F(DoctorMachine, NamesAndInterfaces) {
+  facts.own_addresses = {"127.0.1.1"};
+  EXPECT_TRUE(has(check_host_name(facts), Severity::kWarning, "trainer7 is 127.0.1.1"));
+  facts.own_addresses = {};
+  EXPECT_TRUE(has(check_host_name(facts), Severity::kWarning, "can't be resolved"));
+  facts.machine.net.push_back({"ens4", "0000:b2:00.1", "up", 25000, false});
+  facts.interfaces.push_back({"ens4", 3, true, false, 25000, {"192.168.0.7"}, {}});
+  EXPECT_TRUE(has(check_interfaces(facts), Severity::kInfo, "ens3 (10.0.0.7), ens4 (192.168.0.7)"));
+  facts.variables["WIREWISE_NET"] = "ens3";
+  EXPECT_TRUE(check_interfaces(facts).empty());
+}
+
+TEST_F(DoctorMachine, MoreRanksThanCoresAndGpus) {
+  EXPECT_TRUE(check_cores(facts).empty());
+  facts.variables["OMP_NUM_THREADS"] = "4";
+  EXPECT_TRUE(has(check_cores(facts), Severity::kWarning, "Set OMP_NUM_THREADS=2."));
+  facts.limits.cpus = 2.0;
+  EXPECT_TRUE(has(check_cores(facts), Severity::kWarning, "allows 2 of the 8 CPUs"));
+  EXPECT_TRUE(has(check_cores(facts), Severity::kWarning, "3 ranks share 2 cores."));
+  facts.ranks = 4;
+  EXPECT_TRUE(has(check_visible_gpus(facts), Severity::kError, "4 ranks, but 3 GPUs."));
+  facts.variables["CUDA_VISIBLE_DEVICES"] = "0,1,1";
+  EXPECT_TRUE(has(check_visible_gpus(facts), Severity::kError, "A GPU is named twice."));
+}
+
+TEST_F(DoctorMachine, VariablesThatHurt) {
+  const std::map<std::string, std::string> bad{{"NCCL_P2P_DISABLE", "1"}, {"NCCL_IB_DISABLE", "1"}, {"NCCL_SHM_DISABLE", "1"}, {"NCCL_SOCKET_IFNAME", "lo"}, {"NCCL_ALGO", "Ring"},
+                                               {"NCCL_PROTO", "LL128"},   {"NCCL_DEBUG", "TRACE"}};
+  for (const auto& [name, value] : bad) {
+    facts.variables = {{name, value}};
+    const auto findings = check_variables(facts);
+    ASSERT_EQ(findings.size(), 1u) << name;
+    EXPECT_EQ(findings[0].evidence, name + "=" + value + " in the environment.");
+  }
+  facts.variables = {{"NCCL_P2P_DISABLE", "0"}, {"NCCL_DEBUG", "INFO"}, {"NCCL_SOCKET_IFNAME", "ens3"}};
+  EXPECT_TRUE(check_variables(facts).empty());
+}
+
+TEST(DoctorCommand, ExitsWithOneForErrorsAlone) {
+  Program fine({"doctor", "--json"}, {{"NCCL_ALGO", "Ring"}, {"NCCL_SOCKET_IFNAME", ""}, {"MASTER_PORT", ""}});
+  const int code = fine.wait();
+  const auto findings = nlohmann::json::parse(fine.out()).at("findings");
+  bool error = false;
+  for (const auto& finding : findings) error = error || finding.at("severity") == "error";
+  EXPECT_EQ(code, error ? 1 : 0);
+  Program wrong({"doctor", "--json"}, {{"NCCL_SOCKET_IFNAME", "lo"}});
+  EXPECT_EQ(wrong.wait(), 1);
+  EXPECT_NE(wrong.out().find("NCCL_SOCKET_IFNAME=lo"), std::string::npos);
+}
+
+TEST(DoctorCommand, ReadsTheWiringOfAFile) {
+  MachineTree tree;
+  tree.write("topo", "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tSYS\tPIX\t0-3\t0\nGPU1\tSYS\tX\tSYS\t4-7\t1\nNIC0\tPIX\tSYS\tX\t\t\n");
+  Program program({"doctor", "--from", (tree.root() / "topo").string()});
+  EXPECT_EQ(program.wait(), 0) << program.err();
+  EXPECT_NE(program.out().find("GPU1: the nearest NIC is on another NUMA node"), std::string::npos) << program.out();
+}
+
+TEST(DoctorCommand, ExplainsAnNcclLog) {
+  MachineTree tree;
+  tree.write("log", "a:1:1 [0] NCCL INFO Channel 00 : 0[1a000] -> 1[1b000] via SHM/direct/direct\n\na:1:2 [1] include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device\n");
+  Program program({"doctor", "nccl", (tree.root() / "log").string(), "--json"});
+  EXPECT_EQ(program.wait(), 1);
+  EXPECT_NE(program.out().find(R"("from":0,"to":1,"transport":"SHM/direct/direct")"), std::string::npos) << program.out();
+  EXPECT_NE(program.out().find("--shm-size=8g or --ipc=host"), std::string::npos);
+  Program none({"doctor", "nccl", (tree.root() / "absent").string()});
+  EXPECT_EQ(none.wait(), 2);
+}
+
+}  // namespace
+}  // namespace wirewise

@@ -1,0 +1,251 @@
+// NCCL logs, against what a person reads in them.
+#include "wirewise/wiring/nccl_log.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+namespace wirewise {
+namespace {
+
+std::string field(const std::string& name) {
+  std::ifstream in(WIREWISE_SOURCE_DIR "/../shared/field/nccllog/" + name, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return in ? text.str() : std::string();
+}
+#define FIELD(variable, name)       \
+  const std::string variable = field(name); \
+  if (variable.empty()) GTEST_SKIP() << "../shared/field/nccllog/" << (name) << " is not here"
+
+std::set<std::string> transports(const NcclCommunicator& one, int from, int to) {
+  std::set<std::string> names;
+  const auto found = one.links.find({from, to});
+  if (found == one.links.end()) return names;
+  for (const auto& [transport, channels] : found->second) names.insert(transport);
+  return names;
+}
+using Names = std::set<std::string>;
+using Ranks = std::vector<int>;
+
+TEST(NcclLog, FourV100InOneHost) {
+  for (const char* name : {"nccl2.7-v100-16gb-1node-4gpu-12ch.log", "nccl2.7-v100-32gb-1node-4gpu-12ch.log"}) {
+    FIELD(text, name);
+    const NcclLog log = read_nccl_log(text, name);
+    EXPECT_EQ(log.versions, std::vector<std::string>{"2.7.8+cuda10.2"});
+    EXPECT_EQ(log.networks.at("node00"), "IB");
+    ASSERT_EQ(log.communicators.size(), 1u);
+    const NcclCommunicator& one = log.communicators.front();
+    EXPECT_EQ(one.size, 4);
+    EXPECT_EQ(one.ranks.size(), 4u);
+    EXPECT_EQ(one.ranks.at(0).bus, "1a000");
+    EXPECT_EQ(one.ranks.at(3).bus, "8a000");
+    EXPECT_EQ(one.channels, 12);
+    EXPECT_EQ(one.rings.size(), 12u);
+    EXPECT_EQ(one.rings.at(0), (Ranks{0, 1, 2, 3}));
+    EXPECT_EQ(one.rings.at(11), (Ranks{0, 3, 2, 1}));
+    for (int a = 0; a < 4; ++a) {
+      for (int b = 0; b < 4; ++b) EXPECT_EQ(transports(one, a, b), a == b ? Names{} : Names{"P2P/IPC"});
+    }
+    EXPECT_EQ(one.trees.at(0).at(0).up, -1);
+    EXPECT_EQ(one.trees.at(0).at(0).down, Ranks{1});
+    EXPECT_EQ(one.trees.at(1).at(2).up, 0);
+    EXPECT_FALSE(log.partial);
+  }
+}
+
+TEST(NcclLog, FourHostsOfEightA100) {
+  FIELD(text, "nccl2.10-a100-4node-32gpu-opa.log");
+  const NcclLog log = read_nccl_log(text, "log");
+  EXPECT_EQ(log.versions, std::vector<std::string>{"2.10.3+cuda11.3"});
+  ASSERT_EQ(log.communicators.size(), 1u);
+  const NcclCommunicator& one = log.communicators.front();
+  EXPECT_EQ(one.size, 32);
+  EXPECT_EQ(one.ranks.size(), 32u);
+  EXPECT_EQ(one.channels, 2);
+  EXPECT_EQ(one.ranks.at(8).host, "node03");  // Slurm gave the second eight to node03
+  EXPECT_EQ(one.ranks.at(25).host, "node02");
+  EXPECT_EQ(transports(one, 0, 1), Names{"P2P/IPC/read"});
+  EXPECT_EQ(transports(one, 7, 8), (Names{"NET/IB/1", "NET/IB/3"}));  // sent by adapter 3, received by 1
+  EXPECT_EQ(transports(one, 31, 0), (Names{"NET/IB/1", "NET/IB/3"}));
+  EXPECT_TRUE(transports(one, 0, 2).empty());
+  EXPECT_EQ(one.rings.at(0).size(), 20u);  // all that this version prints
+  EXPECT_EQ(one.trees.at(0).at(0).down, (Ranks{1, 16}));
+  EXPECT_EQ(one.trees.at(1).at(0).up, 8);
+}
+
+TEST(NcclLog, FourHostsOfFourV100) {
+  FIELD(text, "nccl2.10-v100-4node-16gpu-opa.log");
+  const NcclLog log = read_nccl_log(text, "log");
+  ASSERT_EQ(log.communicators.size(), 1u);
+  const NcclCommunicator& one = log.communicators.front();
+  EXPECT_EQ(one.size, 16);
+  EXPECT_EQ(one.rings.size(), 4u);
+  EXPECT_EQ(one.rings.at(1), (Ranks{0, 3, 2, 1, 4, 7, 6, 5, 8, 11, 10, 9, 12, 15, 14, 13}));
+  EXPECT_EQ(transports(one, 0, 4), Names{"NET/IB/1"});
+  EXPECT_EQ(transports(one, 10, 14), Names{"NET/IB/3"});
+  EXPECT_EQ(transports(one, 12, 13), Names{"P2P/IPC"});
+}
+
+TEST(NcclLog, TreesOf64RanksSayHowManyThereAre) {
+  FIELD(text, "nccl2.7-v100-16node-64gpu-rings-trees-only.log");
+  const NcclLog log = read_nccl_log(text, "log");
+  ASSERT_EQ(log.communicators.size(), 1u);
+  const NcclCommunicator& one = log.communicators.front();
+  EXPECT_EQ(one.size, 64);
+  EXPECT_TRUE(one.links.empty());
+  EXPECT_EQ(one.channels, 4);
+  const int roots[] = {0, 2, 4, 6};
+  for (int channel = 0; channel < 4; ++channel) EXPECT_EQ(one.trees.at(channel).at(roots[channel]).up, -1);
+  EXPECT_EQ(one.trees.at(0).at(0).down, (Ranks{1, 32}));
+  EXPECT_EQ(one.trees.at(0).at(40).down, (Ranks{41, 36, 44}));
+}
+
+TEST(NcclLog, GroupsOfFourInEachHostAreToldApart) {
+  FIELD(text, "megatron-3d-n16-single-rank-comms.log");
+  const NcclLog log = read_nccl_log(text, "log");
+  EXPECT_TRUE(log.partial);  // "... (cut)"
+  int whole = 0;
+  for (const NcclCommunicator& one : log.communicators) {
+    EXPECT_EQ(one.merged, 1);
+    EXPECT_EQ(one.size, 4);
+    std::set<std::string> hosts;
+    for (const auto& [rank, facts] : one.ranks) hosts.insert(facts.host);
+    EXPECT_EQ(hosts.size(), 1u);
+    int complete = 0;
+    for (const auto& [rank, facts] : one.ranks) complete += facts.complete ? 1 : 0;
+    whole += complete == 4 ? 1 : 0;
+  }
+  EXPECT_EQ(whole, 8);  // node05, 07, 08, 10, 12, 13, 14 and 15 finished on all four ranks
+}
+
+TEST(NcclLog, TwoCommunicatorsMixedLineByLine) {
+  FIELD(text, "megatron-ds-zero-n16-multi-comm-interleaved.log");
+  const NcclLog log = read_nccl_log(text, "log");
+  EXPECT_TRUE(log.partial);
+  ASSERT_EQ(log.communicators.size(), 2u);
+  const NcclCommunicator& small = log.communicators[0];
+  EXPECT_EQ(small.size, 4);
+  EXPECT_EQ(small.rings.size(), 12u);
+  EXPECT_EQ(small.ranks.at(0).host, "node12");
+  const NcclCommunicator& large = log.communicators[1];
+  EXPECT_EQ(large.size, 64);
+  int complete = 0;
+  for (const auto& [rank, facts] : large.ranks) complete += facts.complete ? 1 : 0;
+  EXPECT_EQ(complete, 41);
+  EXPECT_EQ(transports(large, 12, 13), Names{"P2P/IPC"});
+}
+
+TEST(NcclLog, NewerLinesOfManySubsystems) {
+  FIELD(text, "nccl-docs-2.2x-by-subsystem.log");
+  const NcclLog log = read_nccl_log(text, "log");
+  EXPECT_EQ(log.settings.at("NCCL_SHM_DISABLE"), "1");
+  EXPECT_TRUE(log.dmabuf);
+  EXPECT_EQ(log.algorithms, Names{"AllReduce RING SIMPLE"});
+  Names all;
+  bool nvls = false;
+  for (const NcclCommunicator& one : log.communicators) {
+    nvls = nvls || one.nvls;
+    for (const std::string& name : transports(one, 0, 1)) all.insert(name);
+  }
+  EXPECT_EQ(all, (Names{"SHM/direct/direct", "NET/Socket/0", "P2P/CUMEM"}));
+  EXPECT_TRUE(nvls);
+}
+
+TEST(NcclLog, SharedMemoryThatRanOut) {
+  FIELD(text, "nccl2.4-shm-posix-fallocate-warn.log");
+  const NcclLog log = read_nccl_log(text, "log");
+  ASSERT_EQ(log.warnings.size(), 1u);
+  EXPECT_EQ(log.warnings[0].line, 7);
+  EXPECT_EQ(log.warnings[0].host, "hostA");
+  EXPECT_EQ(log.warnings[0].place, "include/shm.h:28");
+  EXPECT_EQ(log.warnings[0].text, "Call to posix_fallocate failed : No space left on device");
+  EXPECT_EQ(transport_of(*transports(log.communicators.at(0), 3, 2).begin()), NcclTransport::kShared);
+}
+
+TEST(NcclLog, HealthReport) {
+  FIELD(text, "ras-status-256ranks.txt");
+  const NcclLog log = read_nccl_log(text, "log");
+  EXPECT_EQ(log.versions, std::vector<std::string>{"2.26.2+cuda12.4"});
+  ASSERT_EQ(log.ras.size(), 2u);
+  EXPECT_EQ(log.ras[0].second, "32 nodes, 8 processes a node, 1 GPUs a process, 256 GPUs");
+  EXPECT_EQ(log.ras[1].second, "1 communicators of 256 ranks on 32 nodes: RUNNING OK");
+}
+
+// Hand-written from here.
+
+const char* const kModern =
+    "[2025-01-02 03:04:05] gpu-a:100:150 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 commId 0xabc - Init START\n"
+    "1: gpu-b:200:250 [0] NCCL INFO ncclCommInitRank comm 0x2 rank 1 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 commId 0xabc - Init START\n"
+    "gpu-a:100:151 [1] NCCL INFO ncclCommInitRank comm 0x3 rank 0 nranks 2 cudaDev 1 nvmlDev 1 busId 2b000 commId 0xdef - Init START\n"
+    "gpu-a:100:150 [0] NCCL INFO Channel 00/16 : 0 1\n"
+    "gpu-a:100:150 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0/GDRDMA\n"
+    "gpu-a:100:150 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMAgpu-b:200:250 [0] NCCL INFO Channel 01/0 : 1[0] -> 0[0] [send] via NET/Socket/1\n"
+    "gpu-a:100:150 [0] NCCL INFO 16 coll channels, 16 collnet channels, 8 nvls channels, 32 p2p channels, 2 p2p channels per peer\n"
+    "gpu-a:100:150 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 commId 0xabc - Init COMPLETE\n"
+    "gpu-a:100:151 [1] NCCL INFO Channel 03/0 : 0[1] -> 1[";
+
+TEST(NcclLog, IdsTellCommunicatorsApartAndMixedLinesAreCut) {
+  const NcclLog log = read_nccl_log(kModern, "log");
+  ASSERT_EQ(log.communicators.size(), 2u);
+  const NcclCommunicator& one = log.communicators[0];
+  EXPECT_EQ(one.id, "0xabc");
+  EXPECT_EQ(one.ranks.at(1).host, "gpu-b");
+  EXPECT_EQ(transports(one, 0, 1), Names{"NET/IB/0/GDRDMA"});
+  EXPECT_EQ(transports(one, 1, 0), (Names{"NET/IB/0/GDRDMA", "NET/Socket/1"}));
+  EXPECT_EQ(one.nvls_channels, 8);
+  EXPECT_EQ(log.communicators[1].id, "0xdef");
+  EXPECT_TRUE(log.partial);
+  ASSERT_FALSE(log.notes.empty());
+  EXPECT_EQ(log.notes.back().line, 9);
+}
+
+TEST(NcclLog, RefusesWhatIsNoLog) {
+  EXPECT_THROW((void)read_nccl_log("", "log"), Error);
+  EXPECT_THROW((void)read_nccl_log("GPU0 GPU1\nhello\n", "log"), Error);
+}
+
+// Any bytes end in facts or in bad input: seeded mutations of all samples, for 2 s, or WIREWISE_FUZZ_SECONDS.
+TEST(NcclLog, NoTextBreaksTheReader) {
+  std::vector<std::string> samples{kModern};
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(WIREWISE_SOURCE_DIR "/../shared/field/nccllog", none)) samples.push_back(field(entry.path().filename()));
+  const char* const seconds = std::getenv("WIREWISE_FUZZ_SECONDS");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds == nullptr ? 2 : std::max(1, std::atoi(seconds)));
+  const std::uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const auto below = [&](std::size_t bound) { return bound == 0 ? 0 : random() % bound; };
+  long tried = 0;
+  while (std::chrono::steady_clock::now() < end) {
+    std::string text = samples[below(samples.size())];
+    if (text.size() > 6000) text = text.substr(below(text.size() - 6000), 6000);
+    for (std::size_t times = 1 + below(8); times > 0 && !text.empty(); --times) {
+      const std::size_t at = below(text.size()), length = below(std::min<std::size_t>(200, text.size() - at)) + 1;
+      switch (below(6)) {
+        case 0: text.erase(at, length); break;
+        case 1: text.insert(below(text.size()), text.substr(at, length)); break;
+        case 2: text[at] = static_cast<char>(random()); break;
+        case 3: text.resize(at); break;
+        case 4: text.insert(at, std::to_string((static_cast<unsigned long long>(random()) << 32) | random())); break;
+        default: std::swap(text[at], text[below(text.size())]);
+      }
+    }
+    try {
+      const NcclLog log = read_nccl_log(text, "fuzz");
+      for (const NcclCommunicator& one : log.communicators) ASSERT_GE(one.size, 0);
+    } catch (const Error& error) {
+      ASSERT_EQ(error.kind(), ErrorKind::kBadInput);
+    }
+    ++tried;
+  }
+  EXPECT_GT(tried, 10);
+}
+
+}  // namespace
+}  // namespace wirewise
