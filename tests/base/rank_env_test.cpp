@@ -190,22 +190,6 @@ TEST(AsTorchrunVariables, GivesTheSameRanksBack) {
   }
 }
 
-TEST(ExpandNodeList, ReadsWhatSlurmWrites) {
-  using Names = std::vector<std::string>;
-  EXPECT_EQ(expand_node_list(""), Names{});
-  EXPECT_EQ(expand_node_list("login"), Names{"login"});
-  EXPECT_EQ(expand_node_list("n[001-003,7],login"), (Names{"n001", "n002", "n003", "n7", "login"}));
-  EXPECT_EQ(expand_node_list("r[1-2]n[08-10]x"), (Names{"r1n08x", "r1n09x", "r1n10x", "r2n08x", "r2n09x", "r2n10x"}));
-  EXPECT_EQ(expand_node_list("gpu-801,gpu-869,gpu-583"), (Names{"gpu-801", "gpu-869", "gpu-583"}));
-}
-
-TEST(ExpandNodeList, RefusesWhatSlurmNeverWrites) {
-  for (const char* text :
-       {",", "a,", ",a", "a,,b", "n[", "n[]", "n[a]", "n[3-1]", "n]", "n[1-99999999999]", "n[1-1000000][1-1000000]", "n[-1]"}) {
-    EXPECT_THROW((void)expand_node_list(text), Error) << text;
-  }
-}
-
 TEST(ChooseThreads, PrefersTheConfigurationThenTheVariableThenCores) {
   RankEnvironment env;
   env.local_ranks = 2;

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "wirewise/base/error.h"
+#include "wirewise/base/node_list.h"
 #include "wirewise/base/text.h"
 
 namespace wirewise {
@@ -243,50 +244,6 @@ Variables as_torchrun_variables(const RankEnvironment& env, const Variables& var
     const auto found = own.find(name);
     return found != own.end() ? std::optional<std::string>(found->second) : variables(name);
   };
-}
-
-std::vector<std::string> expand_node_list(std::string_view list) {
-  constexpr std::size_t kMostHosts = 1 << 20;
-  const auto malformed = [&] {
-    return bad_input(fmt::format("the node list {} can't be read.", printable(list)), "It should look like n[001-003,7],login.");
-  };
-  std::vector<std::string> hosts;
-  while (!list.empty()) {
-    // One entry: text and [ranges] in turn, up to a comma outside brackets. Each bracket multiplies the names so far.
-    std::vector<std::string> names{""};
-    std::size_t at = 0;
-    for (; at < list.size() && list[at] != ','; ++at) {
-      if (list[at] == ']') throw malformed();
-      if (list[at] != '[') {
-        for (auto& name : names) name += list[at];
-        continue;
-      }
-      const std::size_t close = list.find(']', at);
-      if (close == std::string_view::npos) throw malformed();
-      std::vector<std::string> numbers;
-      for (const std::string& range : split(list.substr(at + 1, close - at - 1), ',')) {
-        const auto dash = range.find('-');
-        const std::string first = range.substr(0, dash);
-        const std::string last = dash == std::string::npos ? first : range.substr(dash + 1);
-        const auto low = parse_integer(first);
-        const auto high = parse_integer(last);
-        if (!low || !high || *low < 0 || *high < *low || static_cast<std::size_t>(*high - *low) >= kMostHosts) throw malformed();
-        for (long long number = *low; number <= *high; ++number) numbers.push_back(fmt::format("{:0{}}", number, first.size()));
-      }
-      if (numbers.empty() || names.size() * numbers.size() + hosts.size() > kMostHosts) throw malformed();
-      std::vector<std::string> product;
-      for (const auto& name : names) {
-        for (const auto& number : numbers) product.push_back(name + number);
-      }
-      names.swap(product);
-      at = close;
-    }
-    if (at == 0) throw malformed();
-    hosts.insert(hosts.end(), names.begin(), names.end());
-    if (at + 1 == list.size()) throw malformed();
-    list.remove_prefix(std::min(at + 1, list.size()));
-  }
-  return hosts;
 }
 
 ThreadChoice choose_threads(int configured, const RankEnvironment& env, int cores, const Variables& variables) {

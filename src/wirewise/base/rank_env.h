@@ -44,10 +44,6 @@ using Variables = std::function<std::optional<std::string>(std::string_view)>;
 [[nodiscard]] Variables as_torchrun_variables(const RankEnvironment& environment,
                                               const Variables& variables = process_variables());
 
-/// The host names of a Slurm node list: "n[001-003,7],login" is n001 n002 n003 n7 login. Throws bad input for what Slurm never
-/// writes.
-[[nodiscard]] std::vector<std::string> expand_node_list(std::string_view list);
-
 /// Threads that a rank computes with, and why: train.threads, OMP_NUM_THREADS (unless torchrun set its default of 1), cores /
 /// local ranks.
 struct ThreadChoice {

@@ -9,53 +9,22 @@
 #include <sstream>
 
 #include "wirewise/base/error.h"
+#include "wirewise/base/host_file.h"
 #include "wirewise/base/text.h"
 
 namespace wirewise {
-namespace {
-
-constexpr long long kMostSlots = 1 << 20;
-
-HostSlots parse_line(std::istringstream& words, const std::string& where) {
-  HostSlots host;
-  words >> host.name;
-  if (host.name.front() == '-' || host.name.find('=') != std::string::npos) {  // ssh would read an option
-    throw bad_input(fmt::format("{}: {} is no host's name.", where, printable(host.name)), "Write a line a host: node1 slots=2.");
-  }
-  std::string word;
-  bool given = false;
-  while (words >> word) {
-    const auto equals = word.find('=');
-    const std::string key = word.substr(0, equals);
-    if (key != "slots" || equals == std::string::npos || given) {
-      throw bad_input(fmt::format("{}: {} after the host's name.", where, given ? "a second " + printable(word) : printable(word)),
-                      "Only slots=N, the host's number of ranks, may stand there.");
-    }
-    const auto slots = parse_integer(word.substr(equals + 1));
-    if (!slots || *slots < 1 || *slots > kMostSlots) {
-      throw bad_input(fmt::format("{}: {} is no number of ranks.", where, printable(word)), "Write slots=2.");
-    }
-    host.slots = static_cast<int>(*slots);
-    given = true;
-  }
-  return host;
-}
-
-}  // namespace
 
 std::vector<HostSlots> parse_hosts(std::string_view text, const std::string& file) {
+  std::vector<HostLine> lines;
+  const auto refuse = [&](int line, const std::string& what, const std::string& remedy) { return bad_input(fmt::format("{}, line {}: {}", printable(file), line, what), remedy); };
+  if (const auto fault = parse_host_lines(text, lines)) throw refuse(fault->line, fault->what, fault->remedy);
   std::vector<HostSlots> hosts;
-  int number = 0;
-  for (std::string line : split(text, '\n')) {
-    const std::string where = fmt::format("{}, line {}", printable(file), ++number);
-    line = line.substr(0, line.find('#'));
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    std::istringstream words(line);
-    const HostSlots host = parse_line(words, where);
-    if (std::any_of(hosts.begin(), hosts.end(), [&](const HostSlots& other) { return other.name == host.name; })) {
-      throw bad_input(fmt::format("{}: {} stands there twice.", where, printable(host.name)), "Give it one line, with slots=N.");
+  for (const HostLine& line : lines) {
+    if (line.most_slots > 0) throw refuse(line.line, fmt::format("max_slots={} after the host's name.", line.most_slots), "Only slots=N, the host's number of ranks, may stand there.");
+    if (std::any_of(hosts.begin(), hosts.end(), [&](const HostSlots& other) { return other.name == line.name; })) {
+      throw refuse(line.line, printable(line.name) + " stands there twice.", "Give it one line, with slots=N.");
     }
-    hosts.push_back(host);
+    hosts.push_back({line.name, line.slots});
   }
   if (hosts.empty()) throw bad_input(fmt::format("{} names no host.", printable(file)), "Write a line a host: node1 slots=2.");
   return hosts;

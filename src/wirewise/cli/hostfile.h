@@ -1,4 +1,4 @@
-// Which hosts a job runs on: the file of `wirewise launch --hosts`, a host a line as Open MPI and DeepSpeed write it.
+// Which hosts a job runs on: the file of `wirewise launch --hosts`, a host a line as Open MPI, DeepSpeed and MPICH write it.
 //
 //   node1 slots=2   # the first host: rank 0 runs here
 //   user@node2 slots=2

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "wirewise/base/nearest.h"
-#include "wirewise/base/rank_env.h"
+#include "wirewise/base/node_list.h"
 #include "wirewise/base/text.h"
 #include "wirewise/wiring/cluster_spec.h"
 #include "wirewise/wiring/embedded.h"

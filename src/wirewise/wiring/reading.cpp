@@ -29,11 +29,24 @@ Error unreadable(std::string_view file, int line, int column, const std::string&
 Format recognise(std::string_view text, std::string_view file) {
   if (looks_like_nccl_xml(text)) return Format::kNcclXml;
   if (looks_like_json(text)) return Format::kJson;
-  for (const TextLine& line : text_lines(text)) {
+  const std::vector<TextLine> lines = text_lines(text);
+  for (const TextLine& line : lines) {
     const auto words = words_of(line);
     if (!words.empty() && words.front().text == "GPU0") return Format::kNvidiaTopo;
   }
   if (looks_like_cluster(text, file)) return Format::kClusterToml;
+  if (looks_like_slurm_conf(lines)) return Format::kSlurmConf;
+  if (looks_like_ibstat(lines)) return Format::kIbstat;
+  if (looks_like_ibv_devinfo(lines)) return Format::kIbvDevinfo;
+  if (looks_like_slurm_yaml(lines)) return Format::kSlurmYaml;
+  if (looks_like_ibnetdiscover(lines)) return Format::kIbnetdiscover;
+  if (looks_like_nccl_tests(lines)) return Format::kNcclTests;
+  if (looks_like_nvlink_status(lines)) return Format::kNvlinkStatus;
+  if (looks_like_nvidia_list(lines)) return Format::kNvidiaList;
+  if (looks_like_numactl(lines)) return Format::kNumactl;
+  if (looks_like_lscpu(lines)) return Format::kLscpu;
+  if (looks_like_nvidia_query(lines)) return Format::kNvidiaQuery;
+  if (looks_like_node_list(lines)) return Format::kNodeList;  // almost any word is a host's name: last
   throw unreadable(file, 0, 0, "this is none of the formats that are known.", "See wirewise topo --help for them.");
 }
 
@@ -43,6 +56,18 @@ Reading read_wiring(std::string_view text, std::string_view file) {
     case Format::kNcclXml: return read_nccl_xml(text, file);
     case Format::kJson: return read_json(text, file);
     case Format::kClusterToml: return read_cluster(text, file);
+    case Format::kSlurmConf: return read_slurm_conf(text, file);
+    case Format::kIbstat: return read_ibstat(text, file);
+    case Format::kIbvDevinfo: return read_ibv_devinfo(text, file);
+    case Format::kNodeList: return read_node_list(text, file);
+    case Format::kSlurmYaml: return read_slurm_yaml(text, file);
+    case Format::kIbnetdiscover: return read_ibnetdiscover(text, file);
+    case Format::kNcclTests: return read_nccl_tests(text, file);
+    case Format::kNvlinkStatus: return read_nvlink_status(text, file);
+    case Format::kNvidiaList: return read_nvidia_list(text, file);
+    case Format::kNumactl: return read_numactl(text, file);
+    case Format::kLscpu: return read_lscpu(text, file);
+    case Format::kNvidiaQuery: return read_nvidia_query(text, file);
     default: break;
   }
   throw unreadable(file, 0, 0, "this format can't be read yet.");

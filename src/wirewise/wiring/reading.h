@@ -15,6 +15,8 @@
 
 namespace wirewise {
 
+struct TextLine;
+
 enum class Format : std::uint8_t {
   kNvidiaTopo,     // nvidia-smi topo -m, and -p2p
   kNcclXml,        // NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE, NCCL_GRAPH_DUMP_FILE
@@ -78,5 +80,29 @@ struct Reading {
 
 [[nodiscard]] bool looks_like_cluster(std::string_view text, std::string_view file);
 [[nodiscard]] Reading read_cluster(std::string_view text, std::string_view file);
+[[nodiscard]] Reading read_slurm_conf(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_slurm_conf(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_ibstat(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_ibstat(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_ibv_devinfo(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_ibv_devinfo(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_node_list(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_node_list(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_slurm_yaml(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_slurm_yaml(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_ibnetdiscover(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_ibnetdiscover(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_nccl_tests(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_nccl_tests(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_nvlink_status(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_nvlink_status(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_nvidia_list(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_nvidia_list(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_numactl(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_numactl(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_lscpu(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_lscpu(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_nvidia_query(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_nvidia_query(const std::vector<TextLine>& lines);
 
 }  // namespace wirewise

@@ -1,0 +1,88 @@
+#include "wirewise/base/host_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "wirewise/base/text.h"
+
+namespace wirewise {
+namespace {
+
+constexpr long long kMostSlots = 1 << 20;
+constexpr std::string_view kBlanks = " \t\r\v\f";
+
+std::optional<int> slots_of(std::string_view text) {
+  const auto number = parse_integer(text);
+  if (!number || *number < 1 || *number > kMostSlots) return std::nullopt;
+  return static_cast<int>(*number);
+}
+
+class Line {
+ public:
+  Line(std::string_view text, int number) : text_(text.substr(0, text.find('#'))), number_(number) {}
+
+  std::optional<HostFileFault> parse(std::vector<HostLine>& hosts) {
+    std::string_view word = next();
+    if (word.empty()) return std::nullopt;
+    HostLine host;
+    host.line = number_;
+    host.column = column_;
+    if (word.front() == '-' || word.find('=') != std::string_view::npos) {  // ssh would read an option
+      return fault(fmt::format("{} is no host's name.", printable(word.substr(0, 80))), "Write a line a host: node1 slots=2.");
+    }
+    const std::size_t colon = word.find(':');
+    if (colon != std::string_view::npos && word.find(':', colon + 1) == std::string_view::npos) {  // two make an address of IPv6
+      const auto slots = slots_of(word.substr(colon + 1));
+      if (!slots || colon == 0) return fault(fmt::format("{} is no host with a number of ranks.", printable(word.substr(0, 80))), "Write node1:2.");
+      host.slots = *slots;
+      host.slots_given = true;
+      word = word.substr(0, colon);
+    }
+    host.name = word;
+    while (!(word = next()).empty()) {
+      const std::size_t equals = word.find('=');
+      const std::string_view key = word.substr(0, equals);
+      const bool most = key == "max_slots" || key == "max-slots";
+      const bool again = most ? host.most_slots > 0 : host.slots_given;
+      if ((key != "slots" && !most) || equals == std::string_view::npos || again) {
+        return fault(fmt::format("{}{} after the host's name.", key == "slots" && again ? "a second " : "", printable(word.substr(0, 80))),
+                     "Only slots=N, the host's number of ranks, may stand there.");
+      }
+      const auto slots = slots_of(word.substr(equals + 1));
+      if (!slots) return fault(fmt::format("{} is no number of ranks.", printable(word.substr(0, 80))), "Write slots=2.");
+      (most ? host.most_slots : host.slots) = *slots;
+      host.slots_given = host.slots_given || !most;
+    }
+    hosts.push_back(std::move(host));
+    return std::nullopt;
+  }
+
+ private:
+  std::string_view next() {
+    const std::size_t begin = std::min(text_.find_first_not_of(kBlanks, at_), text_.size());
+    at_ = std::min(text_.find_first_of(kBlanks, begin), text_.size());
+    column_ = static_cast<int>(begin) + 1;
+    return text_.substr(begin, at_ - begin);
+  }
+
+  [[nodiscard]] HostFileFault fault(std::string what, std::string remedy) const { return {number_, column_, std::move(what), std::move(remedy)}; }
+
+  std::string_view text_;
+  int number_, column_ = 0;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+std::optional<HostFileFault> parse_host_lines(std::string_view text, std::vector<HostLine>& hosts) {
+  int number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    if (auto fault = Line(text.substr(begin, end - begin), ++number).parse(hosts)) return fault;
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
+
+}  // namespace wirewise

@@ -1,0 +1,320 @@
+// What nvidia-smi lists of one host's GPUs: --query-gpu=… --format=csv, -L with MIG devices, and nvlink --status.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "wirewise/base/text.h"
+#include "wirewise/wiring/link_classes.h"
+#include "wirewise/wiring/reading.h"
+#include "wirewise/wiring/text_lines.h"
+
+namespace wirewise {
+namespace {
+
+constexpr std::size_t kMostGpus = 1024;
+
+Device host_device() {
+  Device host;
+  host.name = "host0";
+  host.host = 0;
+  return host;
+}
+
+int add_gpu(Wiring& wiring, int index, const std::string& model) {
+  Device gpu;
+  gpu.name = "GPU" + std::to_string(index);
+  gpu.kind = DeviceKind::kGpu;
+  gpu.host = 0;
+  gpu.placed = false;
+  gpu.model = model;
+  const int at = add_device(wiring, std::move(gpu));
+  add_link(wiring, 0, at, pcie_link(0, 0, Provenance::kAssumed));
+  return at;
+}
+
+bool missing(const std::string& value) {
+  return value.empty() || value == "N/A" || value == "[N/A]" || value == "[Not Supported]" || value == "[Unknown Error]" || value == "[Insufficient Permissions]";
+}
+
+/// "00000000:1B:00.0" as Linux writes it, "0000:1b:00.0".
+std::string pci_of(const std::string& text) {
+  std::string pci;
+  std::transform(text.begin(), text.end(), std::back_inserter(pci), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (pci.find_first_not_of("0123456789abcdef:.") != std::string::npos || pci.size() > 20) return {};
+  return pci.size() == 16 && pci.compare(0, 4, "0000") == 0 ? pci.substr(4) : pci;
+}
+
+struct Column {
+  std::string name, unit;  // "memory.total", "MiB"
+};
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  for (const std::string& cell : split(line, ',')) cells.emplace_back(trimmed(cell));
+  return cells;
+}
+
+bool is_query_head(const std::string& line) {
+  const auto cells = cells_of(line);
+  if (cells.size() < 2) return false;
+  static const std::vector<std::string> known{"index", "name", "gpu_name", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "memory.total [MiB]", "memory.used [MiB]", "driver_version", "timestamp", "count"};
+  return std::any_of(cells.begin(), cells.end(), [&](const std::string& cell) { return std::find(known.begin(), known.end(), cell) != known.end(); }) &&
+         std::all_of(cells.begin(), cells.end(), [](const std::string& cell) { return !cell.empty() && std::islower(static_cast<unsigned char>(cell.front())) != 0; });
+}
+
+/// "0, NVIDIA H100 80GB HBM3, 81559 MiB": a row of a query without its head.
+bool is_bare_row(const std::string& line) {
+  const auto cells = cells_of(line);
+  if (cells.size() < 2 || cells.size() > 100) return false;
+  return std::any_of(cells.begin(), cells.end(), [](const std::string& cell) { return cell.substr(0, 7) == "NVIDIA " || cell.substr(0, 6) == "Tesla " || cell.substr(0, 4) == "GPU-"; }) &&
+         cells[0].substr(0, 4) != "GPU ";
+}
+
+class QueryReader {
+ public:
+  QueryReader(std::string_view text, std::string_view file) : file_(file), lines_(text_lines(text)) { reading_.format = Format::kNvidiaQuery; }
+
+  Reading read() {
+    add_device(reading_.wiring, host_device());
+    for (const TextLine& line : lines_) {
+      if (trimmed(line.text).empty()) continue;
+      if (is_query_head(line.text)) {
+        if (!columns_.empty()) throw unreadable(file_, line.number, 1, "a second head.", "Give one query's output.");
+        for (const std::string& cell : cells_of(line.text)) columns_.push_back(column_of(cell));
+      } else if (!columns_.empty()) {
+        read_row(line);
+      } else if (is_bare_row(line.text)) {
+        read_bare(line);
+      }
+    }
+    if (reading_.wiring.devices.size() == 1) throw unreadable(file_, 0, 0, "there is no GPU in the query.", "Give the output of nvidia-smi --query-gpu=index,name,memory.total,pci.bus_id --format=csv.");
+    if (models_.size() > 1) reading_.notes.push_back({0, 0, "the GPUs differ: " + join(std::vector<std::string>(models_.begin(), models_.end()), ", ") + "."});
+    return std::move(reading_);
+  }
+
+ private:
+  static Column column_of(const std::string& cell) {
+    const std::size_t open = cell.find(" [");
+    if (open == std::string::npos || cell.back() != ']') return {cell, ""};
+    return {cell.substr(0, open), cell.substr(open + 2, cell.size() - open - 3)};
+  }
+
+  int free_index(const TextLine& line, std::optional<long long> wanted) {
+    const long long index = wanted.value_or(static_cast<long long>(reading_.wiring.devices.size()) - 1);
+    if (index < 0 || index > 100000) throw unreadable(file_, line.number, 1, std::to_string(index) + " is no GPU's index.");
+    if (!indices_.insert(static_cast<int>(index)).second) throw unreadable(file_, line.number, 1, "GPU " + std::to_string(index) + " stands there twice.");
+    if (indices_.size() > kMostGpus) throw unreadable(file_, line.number, 1, "there are more than " + std::to_string(kMostGpus) + " GPUs.");
+    return static_cast<int>(index);
+  }
+
+  void read_row(const TextLine& line) {
+    const auto cells = cells_of(line.text);
+    if (cells.size() != columns_.size()) {
+      if (!line.ended) {
+        reading_.notes.push_back({line.number, 0, "the last row is cut off."});
+        reading_.partial = true;
+        return;
+      }
+      throw unreadable(file_, line.number, 1, fmt::format("the row has {} cells, the head {}.", cells.size(), columns_.size()));
+    }
+    std::optional<long long> wanted;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (columns_[i].name == "index" && !missing(cells[i])) {
+        wanted = parse_integer(cells[i]);
+        if (!wanted) throw unreadable(file_, line.number, 1, printable(cells[i].substr(0, 40)) + " is no GPU's index.");
+      }
+    }
+    const int at = add_gpu(reading_.wiring, free_index(line, wanted), "");
+    for (std::size_t i = 0; i < cells.size(); ++i) read_cell(line, columns_[i], cells[i], at);
+  }
+
+  void read_cell(const TextLine& line, const Column& column, const std::string& cell, int at) {
+    Device& gpu = reading_.wiring.devices[static_cast<std::size_t>(at)];
+    const bool has = !missing(cell);
+    if (column.name == "index") return;
+    if ((column.name == "name" || column.name == "gpu_name") && has) {
+      gpu.model = cell;
+      models_.insert(cell);
+      return;
+    }
+    if ((column.name == "pci.bus_id" || column.name == "gpu_bus_id") && has) gpu.pci = pci_of(cell);
+    if (column.name == "memory.total" && has) gpu.memory = memory(line, column, cell);
+    const bool bare = cell.find_first_not_of("0123456789.") == std::string::npos;
+    reading_.facts.push_back({gpu.name, column.name, has && bare && !column.unit.empty() ? cell + " " + column.unit : cell, line.number});
+  }
+
+  Bytes memory(const TextLine& line, const Column& column, const std::string& cell) const {
+    const std::size_t blank = cell.find(' ');
+    const auto number = parse_integer(cell.substr(0, blank));
+    const std::string unit = blank == std::string::npos ? (column.unit.empty() ? "MiB" : column.unit) : cell.substr(blank + 1);
+    if (!number || *number < 0 || *number > 1LL << 32 || unit != "MiB") throw unreadable(file_, line.number, 1, printable(cell.substr(0, 40)) + " is no size of memory.", "nvidia-smi writes 81559 MiB.");
+    return static_cast<Bytes>(*number) * kMiB;
+  }
+
+  /// Without a head: what tells itself.
+  void read_bare(const TextLine& line) {
+    const auto cells = cells_of(line.text);
+    const int at = add_gpu(reading_.wiring, free_index(line, parse_integer(cells[0])), "");
+    Device& gpu = reading_.wiring.devices[static_cast<std::size_t>(at)];
+    for (const std::string& cell : cells) {
+      if (cell.substr(0, 7) == "NVIDIA " || cell.substr(0, 6) == "Tesla ") {
+        gpu.model = cell;
+        models_.insert(cell);
+      } else if (cell.substr(0, 4) == "GPU-") {
+        reading_.facts.push_back({gpu.name, "uuid", cell, line.number});
+      } else if (cell.size() == 16 && cell.find(':') == 8) {
+        gpu.pci = pci_of(cell);
+      } else if (cell != cells[0] || !parse_integer(cell)) {
+        reading_.facts.push_back({gpu.name, "not named by a head", cell, line.number});
+      }
+    }
+    if (indices_.size() == 1) reading_.notes.push_back({line.number, 0, "the query has no head: figures aren't known by name."});
+  }
+
+  std::string_view file_;
+  std::vector<TextLine> lines_;
+  Reading reading_;
+  std::vector<Column> columns_;
+  std::set<int> indices_;
+  std::set<std::string> models_;
+};
+
+struct GpuLine {
+  int index = 0;
+  std::string model, uuid;
+};
+
+/// "GPU 0: NVIDIA H200 NVL (UUID: GPU-…)".
+std::optional<GpuLine> gpu_line(std::string_view line) {
+  line = trimmed(line);
+  if (line.substr(0, 4) != "GPU ") return std::nullopt;
+  const std::size_t colon = line.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const auto index = parse_integer(line.substr(4, colon - 4));
+  if (!index || *index < 0 || *index > 100000) return std::nullopt;
+  GpuLine gpu;
+  gpu.index = static_cast<int>(*index);
+  const std::string_view rest = trimmed(line.substr(colon + 1));
+  const std::size_t uuid = rest.find("(UUID:");
+  gpu.model = trimmed(rest.substr(0, uuid));
+  if (uuid != std::string_view::npos) gpu.uuid = trimmed(rest.substr(uuid + 6, rest.find(')', uuid) == std::string_view::npos ? std::string_view::npos : rest.find(')', uuid) - uuid - 6));
+  return gpu;
+}
+
+/// Both lists: GPUs in lines of their own, MIG devices or NVLinks below.
+class ListReader {
+ public:
+  ListReader(std::string_view text, std::string_view file, Format format) : file_(file), lines_(text_lines(text)) { reading_.format = format; }
+
+  Reading read() {
+    add_device(reading_.wiring, host_device());
+    for (const TextLine& line : lines_) {
+      if (const auto gpu = gpu_line(line.text)) add(line, *gpu);
+      else if (at_ != -1) read_below(line);
+    }
+    if (at_ == -1) throw unreadable(file_, 0, 0, "there is no GPU (GPU 0: …).");
+    if (reading_.format == Format::kNvlinkStatus) add_nvlinks();
+    return std::move(reading_);
+  }
+
+ private:
+  void add(const TextLine& line, const GpuLine& gpu) {
+    if (!seen_.insert(gpu.index).second) throw unreadable(file_, line.number, 1, "GPU " + std::to_string(gpu.index) + " stands there twice.");
+    if (seen_.size() > kMostGpus) throw unreadable(file_, line.number, 1, "there are more than " + std::to_string(kMostGpus) + " GPUs.");
+    at_ = add_gpu(reading_.wiring, gpu.index, gpu.model);
+    const std::string& name = reading_.wiring.devices[static_cast<std::size_t>(at_)].name;
+    reading_.facts.push_back({name, "uuid", gpu.uuid, line.number});
+    links_[at_];
+  }
+
+  void read_below(const TextLine& line) {
+    const std::string& name = reading_.wiring.devices[static_cast<std::size_t>(at_)].name;
+    const std::string_view text = trimmed(line.text);
+    if (text.substr(0, 4) == "MIG ") {
+      const auto words = words_of(line);
+      const std::size_t uuid = text.find("(UUID:");
+      std::string value = words[1].text;
+      if (uuid != std::string_view::npos) value += " " + std::string(trimmed(text.substr(uuid + 6, text.find(')', uuid) == std::string_view::npos ? std::string_view::npos : text.find(')', uuid) - uuid - 6)));
+      reading_.facts.push_back({name, "MIG device", value, line.number});
+      if (sliced_.insert(at_).second) reading_.notes.push_back({line.number, 0, name + " is divided by MIG: a process gets a slice's memory and units, not the card's."});
+      return;
+    }
+    if (text.substr(0, 5) != "Link ") return;
+    const std::size_t colon = text.find(':');
+    const auto number = parse_integer(text.substr(5, colon == std::string_view::npos ? 0 : colon - 5));
+    if (!number || *number < 0 || *number > 1000) throw unreadable(file_, line.number, 1, printable(text.substr(0, 40)) + " is no link.");
+    const std::string value(trimmed(text.substr(colon + 1)));
+    reading_.facts.push_back({name, "NVLink " + std::to_string(*number), value, line.number});
+    const std::size_t unit = value.find(" GB/s");
+    if (unit == std::string::npos || unit > 12) {
+      reading_.notes.push_back({line.number, 0, name + "'s NVLink " + std::to_string(*number) + " is " + (value.empty() ? "not described" : value) + "."});
+      return;
+    }
+    const double speed = std::strtod(value.c_str(), nullptr);
+    if (!(speed > 0 && speed < 1e4)) throw unreadable(file_, line.number, 1, printable(value) + " is no speed.");
+    links_[at_].push_back(speed);
+  }
+
+  /// Which GPU a link leads to isn't said: all lead to one NVSwitch, as in machines whose GPUs have equally many.
+  void add_nvlinks() {
+    std::size_t most = 0;
+    for (const auto& [gpu, speeds] : links_) most = std::max(most, speeds.size());
+    if (most == 0) return;
+    Device middle;
+    middle.name = "nvswitch0";
+    middle.kind = DeviceKind::kNvSwitch;
+    middle.host = 0;
+    const int nvswitch = add_device(reading_.wiring, std::move(middle));
+    for (const auto& [gpu, speeds] : links_) {
+      const std::string& name = reading_.wiring.devices[static_cast<std::size_t>(gpu)].name;
+      if (speeds.size() < most) reading_.notes.push_back({0, 0, name + " has " + std::to_string(speeds.size()) + " NVLinks up, others " + std::to_string(most) + "."});
+      if (speeds.empty()) continue;
+      double sum = 0;
+      for (double speed : speeds) sum += speed;
+      const double each = sum / static_cast<double>(speeds.size());
+      const int generation = each < 22 ? 1 : each > 40 ? 5 : most > 12 ? 4 : most > 6 ? 3 : 2;
+      Link link = nvlink_link(generation, static_cast<int>(speeds.size()), Provenance::kDriver);
+      link.beta *= sum * 1e9 / link.spec;
+      link.spec = sum * 1e9;
+      add_link(reading_.wiring, gpu, nvswitch, std::move(link));
+    }
+    reading_.notes.push_back({0, 0, "which GPU each NVLink leads to isn't said; a switch between all of them is assumed. nvidia-smi topo -m says it."});
+  }
+
+  std::string_view file_;
+  std::vector<TextLine> lines_;
+  Reading reading_;
+  std::map<int, std::vector<double>> links_;  // GB/s of the links that are up, by device
+  std::set<int> seen_, sliced_;
+  int at_ = -1;
+};
+
+bool any_gpu_line(const std::vector<TextLine>& lines) {
+  return std::any_of(lines.begin(), lines.end(), [](const TextLine& line) { return gpu_line(line.text).has_value(); });
+}
+
+bool any_link_line(const std::vector<TextLine>& lines) {
+  return std::any_of(lines.begin(), lines.end(), [](const TextLine& line) {
+    const std::string_view text = trimmed(line.text);
+    return text.substr(0, 5) == "Link " && text.find(':') != std::string_view::npos;
+  });
+}
+
+}  // namespace
+
+bool looks_like_nvidia_query(const std::vector<TextLine>& lines) {
+  return std::any_of(lines.begin(), lines.end(), [](const TextLine& line) { return is_query_head(line.text) || is_bare_row(line.text); });
+}
+bool looks_like_nvlink_status(const std::vector<TextLine>& lines) { return any_gpu_line(lines) && any_link_line(lines); }
+bool looks_like_nvidia_list(const std::vector<TextLine>& lines) { return any_gpu_line(lines) && !any_link_line(lines); }
+
+Reading read_nvidia_query(std::string_view text, std::string_view file) { return QueryReader(text, file).read(); }
+Reading read_nvidia_list(std::string_view text, std::string_view file) { return ListReader(text, file, Format::kNvidiaList).read(); }
+Reading read_nvlink_status(std::string_view text, std::string_view file) { return ListReader(text, file, Format::kNvlinkStatus).read(); }
+
+}  // namespace wirewise
