@@ -41,10 +41,11 @@ TEST(ClusterFindings, NamesTheSlowRankAndTheSlowLinkTogether) {
     if (link.from == 1) link.bandwidth *= 0.3;
   }
   const ClusterFindings judged = judge_cluster(probe, 0.25);
-  ASSERT_EQ(judged.findings.size(), 2U);
+  ASSERT_EQ(judged.findings.size(), 3U);
   EXPECT_NE(judged.findings[0].title.find("Rank 5 on host node2 (pid 105) computes slowly"), std::string::npos) << judged.findings[0].title;
   EXPECT_NE(judged.findings[0].evidence.find("allows 0.5 CPUs and was held back 10 times"), std::string::npos) << judged.findings[0].evidence;
-  EXPECT_NE(judged.findings[1].title.find("The link of host node1 (ranks 2-3) sends slowly"), std::string::npos) << judged.findings[1].title;
+  EXPECT_NE(judged.findings[1].title.find("Rank 5 on host node2 (pid 105) may not use a whole core"), std::string::npos) << judged.findings[1].title;
+  EXPECT_NE(judged.findings[2].title.find("The link of host node1 (ranks 2-3) sends slowly"), std::string::npos) << judged.findings[2].title;
   EXPECT_EQ(judged.host_named, (std::vector<bool>{false, true, true, false}));
 }
 

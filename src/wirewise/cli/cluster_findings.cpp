@@ -11,6 +11,8 @@
 namespace wirewise {
 namespace {
 
+constexpr const char* kRaiseLimit = "Raise the CPU limit of its container or job (cpu.max, docker --cpus, a Kubernetes limit).";
+
 class Judge {
  public:
   Judge(const ClusterProbe& probe, double share) : probe_(probe), share_(share) { result_.host_named.resize(static_cast<std::size_t>(probe.hosts), false); }
@@ -20,6 +22,7 @@ class Judge {
           "Look for other processes on its cores, a CPU limit of its container or job, a power or temperature limit (turbostat, ipmitool sensor).");
     ranks("copies memory slowly", "GB/s", 1e9, [](const RankProbe& rank) { return rank.copy; },
           "Look for other processes on its socket, memory of another NUMA node (numactl -H), a missing memory module (dmidecode -t memory).");
+    limits();
     wrong_data();
     hosts("sends", [](const LinkProbe& link) { return link.from; });
     hosts("receives", [](const LinkProbe& link) { return link.to; });
@@ -60,7 +63,17 @@ class Judge {
       if (rank.quota > 0) evidence += fmt::format("; its control group allows {:.3g} CPUs", rank.quota);
       if (rank.throttled > 0) evidence += fmt::format(" and was held back {} times meanwhile", rank.throttled);
       add(Severity::kError, rank.host, fmt::format("Rank {} on host {} (pid {}) {}.", rank.rank, rank.host_name, rank.pid, what), evidence + ".",
-          rank.throttled > 0 ? "Raise the CPU limit of its container or job (cpu.max, docker --cpus, a Kubernetes limit)." : remedy);
+          rank.throttled > 0 ? kRaiseLimit : remedy);
+    }
+  }
+
+  /// A limit is a fact, whether or not the machine had a whole core to give meanwhile.
+  void limits() {
+    for (const RankProbe& rank : probe_.ranks) {
+      if (rank.quota <= 0 || rank.quota >= 1) continue;
+      std::string evidence = fmt::format("Its control group allows {:.3g} CPUs, and a rank keeps at least one busy", rank.quota);
+      if (rank.throttled > 0) evidence += fmt::format("; it was held back {} times while it measured itself", rank.throttled);
+      add(Severity::kError, rank.host, fmt::format("Rank {} on host {} (pid {}) may not use a whole core.", rank.rank, rank.host_name, rank.pid), evidence + ".", kRaiseLimit);
     }
   }
 
