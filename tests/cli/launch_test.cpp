@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "cli/program.h"
+#include "wirewise/base/cgroup.h"
+#include "wirewise/cli/rank_binding.h"
 
 namespace wirewise {
 namespace {
@@ -286,6 +288,17 @@ TEST_F(Launch, BindGivesEachRankCoresOfItsOwn) {
   EXPECT_NE(text_of("0"), text_of("1"));
   Program many(arguments({"--ranks", std::to_string(CPU_COUNT(&allowed) + 1), "--bind"}, "true"), variables());
   EXPECT_EQ(many.wait(), 2) << many.err();
+}
+
+TEST_F(Launch, BindPrefersTheMemoryOfTheRanksNode) {
+  if (!std::filesystem::exists("/proc/self/numa_maps") || !std::filesystem::exists("/sys/devices/system/node/node0/cpulist") || !may_prefer_memory()) {
+    GTEST_SKIP() << "needs a kernel with NUMA nodes, and leave to set memory policies";
+  }
+  Program program(arguments({"--ranks", "1", "--bind"}, "cat /proc/self/numa_maps > $F/$RANK"), variables());
+  EXPECT_EQ(program.wait(), 0) << program.err();
+  const HostCpus host = host_cpus("/", allowed_cpus(), nullptr);
+  if (host.nodes.size() != 1 || !host.nodes.front().memory) GTEST_SKIP() << "a rank has several nodes here";
+  EXPECT_NE(text_of("0").find("prefer:" + std::to_string(host.nodes.front().number)), std::string::npos) << text_of("0");
 }
 
 TEST_F(Launch, ARanksInputIsEmpty) {

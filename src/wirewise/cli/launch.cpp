@@ -105,7 +105,7 @@ void register_launch(CLI::App& app, int& exit, const std::vector<std::string>& p
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--take-orders", arguments->take_orders)->group("");  // hidden: started by another launcher
   command->add_option("--restarts", options.restarts)->group("")->check(CLI::NonNegativeNumber);
-  command->add_flag("--bind", options.bind, "Keep each rank on its own share of the cores");
+  command->add_flag("--bind", options.bind, "Keep each rank on its own cores of one NUMA node, and its memory there: its GPU's node where each rank has one");
   command->callback([arguments, &program, &exit] { exit = run(*arguments, program); });
 }
 

@@ -17,6 +17,7 @@
 #include "wirewise/base/cgroup.h"
 #include "wirewise/base/error.h"
 #include "wirewise/base/text.h"
+#include "wirewise/cli/rank_binding.h"
 #include "wirewise/cli/rank_exit.h"
 #include "wirewise/cli/rank_process.h"
 #include "wirewise/cli/report.h"
@@ -60,13 +61,6 @@ class PrivateFolder {
   std::string path_;
 };
 
-/// The cores of a local rank when each gets an equal share; those left over go to nobody.
-std::vector<int> share_of(const std::vector<int>& cpus, int local_rank, int local_ranks) {
-  const auto share = static_cast<std::ptrdiff_t>(cpus.size()) / local_ranks;
-  const auto begin = cpus.begin() + share * local_rank;
-  return {begin, begin + share};
-}
-
 /// Where the ranks meet by TCP, if their program wants to: checked before any is started.
 Endpoint meeting_point(const LaunchOptions& options) {
   Endpoint endpoint{options.master_addr.empty() ? "127.0.0.1" : options.master_addr,
@@ -78,7 +72,11 @@ Endpoint meeting_point(const LaunchOptions& options) {
 
 /// The local ranks, with what all share.
 std::vector<RankStart> rank_starts(const LaunchOptions& options, const VariableChanges& shared) {
-  const auto cpus = allowed_cpus();
+  std::vector<RankBinding> bindings;
+  if (options.bind) bindings = bind_ranks(host_cpus("/", allowed_cpus(), std::getenv("CUDA_VISIBLE_DEVICES")), options.local_ranks);
+  const bool memory = std::any_of(bindings.begin(), bindings.end(), [](const RankBinding& one) { return one.memory_node >= 0; });
+  const bool permitted = memory && may_prefer_memory();
+  if (memory && !permitted) std::fprintf(stderr, "ranks are bound to CPUs, but their memory isn't: set_mempolicy is denied here\n");
   std::vector<RankStart> starts;
   for (int local = 0; local < options.local_ranks; ++local) {
     RankStart start;
@@ -87,7 +85,10 @@ std::vector<RankStart> rank_starts(const LaunchOptions& options, const VariableC
     start.variables = shared;
     for (const char* name : {"RANK", "ROLE_RANK"}) start.variables[name] = std::to_string(start.rank);
     start.variables["LOCAL_RANK"] = std::to_string(local);
-    if (options.bind) start.cpus = share_of(cpus, local, options.local_ranks);
+    if (options.bind) {
+      start.cpus = bindings[static_cast<std::size_t>(local)].cpus;
+      if (permitted) start.memory_node = bindings[static_cast<std::size_t>(local)].memory_node;
+    }
     starts.push_back(std::move(start));
   }
   return starts;

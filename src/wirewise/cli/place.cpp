@@ -16,6 +16,7 @@
 #include "wirewise/cli/commands.h"
 #include "wirewise/plan/emit.h"
 #include "wirewise/plan/placement_traffic.h"
+#include "wirewise/wiring/cluster_file.h"
 #include "wirewise/wiring/discover.h"
 #include "wirewise/wiring/placement.h"
 #include "wirewise/wiring/reading.h"
@@ -33,7 +34,9 @@ struct Options {
 Wiring wiring_of(const Options& options) {
   if (!options.cluster.empty() && !options.from.empty()) throw bad_input("--cluster and --from both say where the wiring is.", "Give either.");
   const std::string& file = options.cluster.empty() ? options.from : options.cluster;
-  return file.empty() ? discover().wiring : read_wiring_file(file).wiring;
+  if (file.empty()) return discover().wiring;
+  if (auto shipped = read_shipped(file)) return std::move(shipped->wiring);
+  return read_wiring_file(file).wiring;
 }
 
 /// The devices of all hosts but those that are taken out.
@@ -199,7 +202,7 @@ void run(const Options& options) {
 void register_place(CLI::App& app, int&) {
   CLI::App* place = app.add_subcommand("place", "Put the ranks of a mesh onto a cluster's devices, the heaviest traffic on the shortest wire");
   const auto options = std::make_shared<Options>();
-  place->add_option("--cluster", options->cluster, "The cluster: a description's file");
+  place->add_option("--cluster", options->cluster, "The cluster: a description's file, or the name of one that wirewise brings along");
   place->add_option("--from", options->from, "A file that describes the machine; its format is recognised. Without either: this machine");
   place->add_option("--mesh", options->mesh, "Degrees: pp=2,dp=8,tp=8 (also dp_replicate, dp_shard, cp, ep)")->required();
   place->add_option("--nodes", options->nodes, "Hosts to use, equally many ranks on each; without it as comes out best")->check(CLI::PositiveNumber);

@@ -19,6 +19,7 @@
 #include "wirewise/base/terminal.h"
 #include "wirewise/base/text.h"
 #include "wirewise/cli/launch_orders.h"
+#include "wirewise/cli/rank_binding.h"
 
 extern char** environ;
 
@@ -93,6 +94,7 @@ struct ChildPlan {
   int errors;  // -1: as the parent's
   int report;  // where errno goes when the command can't be run
   const cpu_set_t* cpus;
+  int memory_node;  // -1: none is preferred
 };
 
 /// From fork to exec, in the child: only calls that are safe there.
@@ -109,6 +111,7 @@ struct ChildPlan {
   if (plan.errors >= 0) dup2(plan.errors, 2);
   int failure = 0;
   if (plan.cpus != nullptr && sched_setaffinity(0, sizeof *plan.cpus, plan.cpus) != 0) failure = errno;
+  if (failure == 0 && plan.memory_node >= 0) failure = prefer_memory(plan.memory_node);
   if (failure == 0) {
     execvpe(plan.arguments[0], plan.arguments, plan.variables);
     failure = errno;
@@ -187,7 +190,8 @@ RankProcess::RankProcess(const RankStart& start) : rank_(start.rank) {
                        first ? -1 : output.write_end(),
                        sees_stderr_ ? errors.write_end() : -1,
                        report.write_end(),
-                       start.cpus.empty() ? nullptr : &cpus};
+                       start.cpus.empty() ? nullptr : &cpus,
+                       start.memory_node};
   pid_ = fork();
   if (pid_ == 0) become(plan);
   if (orders) orders_ = comm::UniqueFd(orders->take_write_end());

@@ -20,6 +20,7 @@ struct RankStart {
   std::vector<std::string> command;
   VariableChanges variables;
   std::vector<int> cpus;  // the rank runs on these; empty: as this process
+  int memory_node = -1;   // NUMA node whose memory it prefers; -1: as this process
   bool launcher = false;  // not a rank but the launcher of host number `rank`: asked over its input, its lines carry their ranks already
 };
 
