@@ -37,6 +37,10 @@ void run(const Options& options) {
     std::cout << write_json(reading) << "\n";
   } else if (options.to == "nccl-xml") {
     std::cout << write_nccl_xml(reading);
+  } else if (options.to == "cluster") {
+    std::cout << write_cluster(reading.wiring);
+  } else if (options.to == "svg") {
+    std::cout << write_svg(reading.wiring);
   } else if (options.to == "matrix") {
     std::cout << write_matrix(reading.wiring);
   } else {
@@ -52,7 +56,8 @@ void register_topo(CLI::App& app, int&) {
   CLI::App* topo = app.add_subcommand("topo", "Show how a machine is wired: its GPUs, NICs, PCIe, NVLink and network");
   const auto options = std::make_shared<Options>();
   topo->add_option("--from", options->from, "A file that describes it; its format is recognised. Without it: this machine");
-  topo->add_option("--to", options->to, "text, matrix, json or nccl-xml")->check(CLI::IsMember({"text", "matrix", "json", "nccl-xml"}));
+  topo->add_option("--to", options->to, "text, matrix, json, nccl-xml, cluster or svg")
+      ->check(CLI::IsMember({"text", "matrix", "json", "nccl-xml", "cluster", "svg"}));
   topo->add_flag("--json", options->json, "One JSON object on standard output");
   register_topo_links(*topo);
   register_topo_list(*topo);

@@ -121,6 +121,8 @@ class ClusterReader {
     if (wanted.empty()) throw entry.wrong("template", "hosts need a template.", "Name one of wirewise topo list, or a [[template]] of this file.");
     const auto kind = kind_of(entry, wanted);
     std::vector<std::string> names = host_names(entry, "names");
+    const std::vector<std::string> literal = entry.texts("literal_names");  // whose brackets and commas are their own
+    names.insert(names.end(), literal.begin(), literal.end());
     const int count = entry.integer("count", names.empty() ? 1 : static_cast<int>(names.size()), 1, kMostHosts);
     const std::string prefix = entry.text("prefix", "node");
     const int first = entry.integer("first", static_cast<int>(spec_.hosts.size()), 0, 1'000'000'000);

@@ -14,6 +14,11 @@ namespace wirewise {
 [[nodiscard]] std::string write_groups(const Wiring& wiring);
 /// The GPUs and NICs of each host against each other, as nvidia-smi topo -m prints them.
 [[nodiscard]] std::string write_matrix(const Wiring& wiring);
+/// A cluster.toml that reads back to the same devices and links; hosts that are alike share a template. Throws bad input for parts of hosts.
+[[nodiscard]] std::string write_cluster(const Wiring& wiring);
+/// A picture: hosts as boxes, in them NUMA nodes, host bridges and PCIe switches round their GPUs and NICs; NVLinks and the network as lines
+/// as wide as they are fast. Alike hosts, and levels of many switches, are drawn once.
+[[nodiscard]] std::string write_svg(const Wiring& wiring);
 /// One JSON object: format, devices, pairs, links, facts, notes, partial. read_wiring() reads it back.
 [[nodiscard]] std::string write_json(const Reading& reading);
 /// A topology file as NCCL_TOPO_FILE takes it. Host bridges of a NUMA node aren't told apart there. What NCCL finds out itself (compute

@@ -1,0 +1,359 @@
+// The wiring as a picture. PCIe's tree is nesting: a box lies in what it hangs on, and says how fast its way up is. What joins boxes besides
+// are lines: NVLinks below the GPUs, the network above the hosts.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "wirewise/base/text.h"
+#include "wirewise/wiring/write.h"
+
+namespace wirewise {
+namespace {
+
+constexpr double kLeafWidth = 86, kLeafHeight = 42, kGap = 8, kTitle = 30, kSwitchWidth = 120, kMargin = 24;
+constexpr std::size_t kMostSwitches = 12;  // of a level that are drawn one by one
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : printable(text)) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
+/// As much as fits into a width; letters are about 6.2 wide.
+std::string fitting(const std::string& text, double width) {
+  const std::string shown = printable(text);
+  const auto most = static_cast<std::size_t>(std::max(3.0, width / 6.2));
+  if (shown.size() <= most) return escaped(shown);
+  std::size_t end = most - 1;
+  while (end > 0 && (static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;  // not within a letter
+  return escaped(shown.substr(0, end)) + "…";
+}
+
+double width_of(BytesPerSecond beta) { return std::clamp(1.0 + beta / 1e9 / 18, 1.2, 9.0); }
+std::string rate(BytesPerSecond beta) { return fmt::format("{:.3g} GB/s", beta / 1e9); }
+
+constexpr std::string_view kStyle = R"(
+svg { background: #ffffff; font: 11px system-ui, sans-serif; }
+text { fill: #1c2430; } .small { font-size: 9.5px; fill: #55606e; }
+rect { stroke: #8a94a3; fill: #ffffff; } .host { fill: #f4f6f9; } .numa { fill: #e9edf3; } .bridge { fill: #f7f9fb; stroke-dasharray: 4 3; }
+.pcie { fill: #dfe9f7; stroke: #3b78c3; } .gpu { fill: #d9f0d3; stroke: #4b8a2f; } .nic { fill: #fde7c8; stroke: #c77a12; }
+.nvswitch { fill: #bfe3b2; stroke: #4b8a2f; } .switch { fill: #fbd9a8; stroke: #c77a12; } .cpu { fill: #ece4f7; stroke: #7a5bb0; } .unplaced { stroke-dasharray: 3 3; }
+.line { fill: none; stroke-linecap: round; } .nvlink { stroke: #4b8a2f; } .xgmi { stroke: #b0303a; } .ethernet { stroke: #c77a12; } .infiniband { stroke: #9a3fb5; }
+@media (prefers-color-scheme: dark) {
+svg { background: #14181e; } text { fill: #e6eaf0; } .small { fill: #9aa6b5; } rect { fill: #14181e; stroke: #6b7686; }
+.host { fill: #1b2129; } .numa { fill: #232b35; } .bridge { fill: #1d242d; } .pcie { fill: #1e3350; stroke: #6ea3e6; } .gpu { fill: #234018; stroke: #7cc45c; }
+.nic { fill: #4a3310; stroke: #e8a13a; } .nvswitch { fill: #2f5620; stroke: #7cc45c; } .switch { fill: #5a3d10; stroke: #e8a13a; } .cpu { fill: #342a4a; stroke: #a98ae0; }
+.nvlink { stroke: #7cc45c; } .xgmi { stroke: #f07a84; } .ethernet { stroke: #e8a13a; } .infiniband { stroke: #d58aee; } }
+)";
+
+std::string_view style_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::kHost: return "host";
+    case DeviceKind::kSocket: return "host";
+    case DeviceKind::kNumaNode: return "numa";
+    case DeviceKind::kHostBridge: return "bridge";
+    case DeviceKind::kPcieSwitch: return "pcie";
+    case DeviceKind::kCpu: return "cpu";
+    case DeviceKind::kGpu: return "gpu";
+    case DeviceKind::kNvSwitch: return "nvswitch";
+    case DeviceKind::kNic: return "nic";
+    case DeviceKind::kSwitch: return "switch";
+  }
+  return "";
+}
+
+class Picture {
+ public:
+  explicit Picture(const Wiring& wiring) : wiring_(wiring), out_(links_by_device(wiring)), up_(wiring.devices.size(), -1), below_(wiring.devices.size()), box_(wiring.devices.size()) {}
+
+  std::string draw() {
+    for (int host : devices_of(wiring_, DeviceKind::kHost)) grow(host);
+    collect_kinds();
+    double y = kMargin;
+    for (int level = top_level(); level >= 0; --level) y = draw_level(level, y);
+    const double hosts = y;
+    double x = kMargin, bottom = y;
+    for (const auto& [host, members] : kinds_) {
+      const auto [width, height] = draw_host(host, members, x, hosts);
+      x += width + 3 * kGap;
+      bottom = std::max(bottom, hosts + height);
+    }
+    right_ = std::max(right_, x);
+    for (std::size_t i = 0; i < wiring_.devices.size(); ++i) {
+      const Device& device = wiring_.devices[i];
+      if (device.host >= 0 || device.kind != DeviceKind::kNvSwitch) continue;
+      box(static_cast<int>(i), kMargin, bottom + 3 * kGap, std::max(200.0, right_ - 2 * kMargin), 24, rate_in(static_cast<int>(i)));
+      bottom += 24 + 3 * kGap;
+    }
+    network_lines();
+    bottom = legend(bottom + 2 * kGap);
+    return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\">\n<style>{2}</style>\n", right_ + kMargin, bottom + kMargin, kStyle) +
+           lines_ + boxes_ + "</svg>\n";
+  }
+
+ private:
+  struct Box {
+    double x = 0, y = 0, width = 0, height = 0;
+  };
+
+  [[nodiscard]] const Device& at(int device) const { return wiring_.devices[static_cast<std::size_t>(device)]; }
+  [[nodiscard]] const Link& link(int index) const { return wiring_.links[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] std::vector<int>& below(int device) { return below_[static_cast<std::size_t>(device)]; }
+
+  void grow(int host) {
+    std::vector<int> reached{host};
+    for (std::size_t i = 0; i < reached.size(); ++i) {
+      for (int index : out_[static_cast<std::size_t>(reached[i])]) {
+        const LinkKind kind = link(index).kind;
+        const int to = link(index).to;
+        if ((kind != LinkKind::kPcie && kind != LinkKind::kSockets && kind != LinkKind::kSharedMemory) || to == host || up_[static_cast<std::size_t>(to)] != -1) continue;
+        if (at(to).host != at(host).host) continue;
+        up_[static_cast<std::size_t>(to)] = index;
+        below(reached[i]).push_back(to);
+        reached.push_back(to);
+      }
+    }
+  }
+
+  /// Hosts that look alike are one kind, drawn by the first of them.
+  void collect_kinds() {
+    std::map<int, std::string> looks;
+    for (const Device& device : wiring_.devices) {
+      if (device.host < 0 || device.kind == DeviceKind::kHost) continue;
+      looks[device.host] += fmt::format("{}|{}|{}|{}|{};", name_of(device.kind), device.name, device.model, device.numa, device.placed);
+    }
+    for (const Link& one : wiring_.links) {
+      if (at(one.from).host >= 0) looks[at(one.from).host] += fmt::format("{}{}>{}{};", at(one.from).kind == DeviceKind::kHost ? "" : at(one.from).name, one.beta, at(one.to).host >= 0 ? at(one.to).name : "", one.lanes);
+    }
+    std::map<std::string, std::size_t> known;
+    for (int host : devices_of(wiring_, DeviceKind::kHost)) {
+      // Its own name stands among its links' ends where they lead back to it.
+      std::string look = looks[at(host).host];
+      for (std::size_t found = look.find(">" + at(host).name); !at(host).name.empty() && found != std::string::npos; found = look.find(">" + at(host).name, found + 1)) look.erase(found + 1, at(host).name.size());
+      const auto [place, fresh] = known.try_emplace(look, kinds_.size());
+      if (fresh) kinds_.push_back({host, {}});
+      kinds_[place->second].second.push_back(host);
+    }
+    for (std::size_t i = 0; i < kinds_.size(); ++i) {
+      for (int host : kinds_[i].second) kind_of_host_[at(host).host] = static_cast<int>(i);
+    }
+  }
+
+  [[nodiscard]] int top_level() const {
+    int level = -1;
+    for (const Device& device : wiring_.devices) level = device.host < 0 && device.kind == DeviceKind::kSwitch ? std::max(level, device.level) : level;
+    return level;
+  }
+
+  void text(double x, double y, std::string_view style, const std::string& content) {
+    boxes_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", x, y, style.empty() ? "" : fmt::format(" class=\"{}\"", style), content);
+  }
+
+  /// The rectangle of a device, with its name and one more line.
+  void box(int device, double x, double y, double width, double height, const std::string& second, const std::string& name = {}, const std::string& title = {}) {
+    const Device& one = at(device);
+    box_[static_cast<std::size_t>(device)] = {x, y, width, height};
+    const std::string full = title.empty() ? one.name + (one.model.empty() ? "" : ", " + one.model) + (one.pci.empty() ? "" : ", " + one.pci) : title;
+    boxes_ += fmt::format("<rect class=\"{}{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"5\"><title>{}</title></rect>\n", style_of(one.kind), one.placed ? "" : " unplaced", x, y, width, height, escaped(full));
+    const bool flat = height < 28;
+    text(x + 6, y + (flat ? 15.5 : 14), "", fitting(name.empty() ? one.name : name, flat ? width / 2 : width - 8));
+    if (!second.empty() && flat) boxes_ += fmt::format("<text class=\"small\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", x + width - 6, y + 15.5, fitting(second, width / 2));
+    if (!second.empty() && !flat) text(x + 6, y + 26, "small", fitting(second, (width - 8) * 1.15));
+    right_ = std::max(right_, x + width);
+  }
+
+  [[nodiscard]] std::string way_up(int device) const {
+    const int index = up_[static_cast<std::size_t>(device)];
+    if (index < 0) return at(device).placed ? "" : "place not known";
+    return rate(link(index).beta) + (link(index).provenance == Provenance::kAssumed ? ", assumed" : "");
+  }
+
+  [[nodiscard]] std::string rate_in(int device) const {
+    const auto& out = out_[static_cast<std::size_t>(device)];
+    return out.empty() ? "" : fmt::format("{} links of {}", out.size(), rate(link(out.front()).beta));
+  }
+
+  std::pair<double, double> size_of(int device) {
+    if (below(device).empty()) return {kLeafWidth, kLeafHeight};
+    double width = kGap, height = 0;
+    for (int child : below(device)) {
+      const auto [w, h] = size_of(child);
+      width += w + kGap;
+      height = std::max(height, h);
+    }
+    return {std::max(width, kLeafWidth + 2 * kGap), kTitle + height + kGap};
+  }
+
+  void draw_tree(int device, double x, double y, double height) {
+    const auto [width, least] = size_of(device);
+    const std::string more = at(device).kind == DeviceKind::kNumaNode && !at(device).cpus.empty() ? "CPUs " + at(device).cpus + ", " : "";
+    box(device, x, y, width, std::max(least, height), more + way_up(device));
+    double at_x = x + kGap;
+    for (int child : below(device)) {
+      const double inner = std::max(least, height) - kTitle - kGap;
+      draw_tree(child, at_x, y + kTitle, below(child).empty() ? 0 : inner);
+      at_x += size_of(child).first + kGap;
+    }
+  }
+
+  std::pair<double, double> draw_host(int host, const std::vector<int>& members, double x, double y) {
+    std::vector<int> loose, nvswitches, gpus;  // loose: what hangs on nothing
+    for (std::size_t i = 0; i < wiring_.devices.size(); ++i) {
+      if (wiring_.devices[i].host != at(host).host || static_cast<int>(i) == host) continue;
+      const int device = static_cast<int>(i);
+      if (at(device).kind == DeviceKind::kNvSwitch) nvswitches.push_back(device);
+      else if (up_[i] < 0) loose.push_back(device);
+      if (at(device).kind == DeviceKind::kGpu) gpus.push_back(device);
+    }
+    double width = kGap, height = kLeafHeight;
+    std::vector<int> parts = below(host);
+    parts.insert(parts.end(), loose.begin(), loose.end());
+    for (int part : parts) {
+      const auto [w, h] = size_of(part);
+      width += w + kGap;
+      height = std::max(height, h);
+    }
+    width = std::max(width, 260.0);
+    int span = 0;
+    for (int gpu : gpus) {
+      for (int index : out_[static_cast<std::size_t>(gpu)]) {
+        if (joins_gpus(link(index).kind) && at(link(index).to).kind == DeviceKind::kGpu) span = std::max(span, 1);
+      }
+    }
+    const double nvlink_zone = span > 0 ? 88 : nvswitches.empty() ? 0 : 36;
+    const double total = kTitle + height + nvlink_zone + 32.0 * static_cast<double>(nvswitches.size()) + 2 * kGap;
+    std::string name = at(host).name, names;
+    if (members.size() > 1) name = fmt::format("{} hosts like {}", members.size(), at(host).name);
+    for (std::size_t i = 0; i < members.size() && i < 64; ++i) names += (i > 0 ? ", " : "") + at(members[i]).name;
+    if (members.size() > 64) names += fmt::format(" and {} more", members.size() - 64);
+    std::set<std::string> racks;
+    for (int member : members) {
+      if (!at(member).rack.empty()) racks.insert(at(member).rack);
+    }
+    std::string second = at(host).model;
+    if (!racks.empty()) second += (second.empty() ? "" : ", ") + (racks.size() == 1 ? "rack " + *racks.begin() : fmt::format("in {} racks", racks.size()));
+    box(host, x, y, width, total, second, name, names);
+    double at_x = x + kGap;
+    for (int part : parts) {
+      draw_tree(part, at_x, y + kTitle, below(part).empty() ? 0 : height);
+      at_x += size_of(part).first + kGap;
+    }
+    double line_y = y + kTitle + height + nvlink_zone;
+    for (int nvswitch : nvswitches) {
+      box(nvswitch, x + kGap, line_y, width - 2 * kGap, 24, (at(nvswitch).nvls ? "sums in the switch, " : "") + rate_in(nvswitch));
+      line_y += 32;
+    }
+    for (int gpu : gpus) nvlinks(gpu, y + kTitle + height);
+    return {width, total};
+  }
+
+  void line(const Link& of, const std::string& path, BytesPerSecond beta) {
+    over_ += fmt::format("<path class=\"line {}\" stroke-width=\"{:.1f}\" d=\"{}\"/>\n", name_of(of.kind), width_of(beta), path);
+    used_.insert({std::string(name_of(of.kind)), printable(of.source), beta, of.provenance == Provenance::kAssumed});
+  }
+
+  void nvlinks(int gpu, double floor) {
+    const Box& a = box_[static_cast<std::size_t>(gpu)];
+    for (int index : out_[static_cast<std::size_t>(gpu)]) {
+      const Link& one = link(index);
+      if (!joins_gpus(one.kind)) continue;
+      const Box& b = box_[static_cast<std::size_t>(one.to)];
+      if (at(one.to).kind == DeviceKind::kGpu && one.to > gpu) {
+        const double ax = a.x + a.width / 2 + 4.0 * (one.to % 8 - 4), bx = b.x + b.width / 2 + 4.0 * (gpu % 8 - 4);
+        const double depth = floor + 24 + std::min(95.0, std::abs(bx - ax) * 0.13);
+        line(one, fmt::format("M{:.1f} {:.1f} C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}", ax, a.y + a.height, ax, depth, bx, depth, bx, b.y + b.height), one.beta);
+      } else if (at(one.to).kind == DeviceKind::kNvSwitch && b.width > 0) {
+        line(one, fmt::format("M{0:.1f} {1:.1f} V{2:.1f}", a.x + a.width / 2, a.y + a.height, b.y), one.beta);
+      }
+    }
+  }
+
+  double draw_level(int level, double y) {
+    std::vector<int> switches;
+    for (int device : devices_of(wiring_, DeviceKind::kSwitch)) {
+      if (at(device).level == level && at(device).host < 0) switches.push_back(device);
+    }
+    if (switches.empty()) return y;
+    if (switches.size() > kMostSwitches) {
+      std::string names;
+      for (std::size_t i = 0; i < switches.size() && i < 64; ++i) names += (i > 0 ? ", " : "") + at(switches[i]).name;
+      box(switches[0], kMargin, y, 4 * kSwitchWidth, 40, level == 0 ? "leaves" : level == 1 ? "spines" : "core", fmt::format("{} switches: {} to {}", switches.size(), at(switches[0]).name, at(switches.back()).name), names);
+      for (int device : switches) box_[static_cast<std::size_t>(device)] = box_[static_cast<std::size_t>(switches[0])];
+    } else {
+      for (std::size_t i = 0; i < switches.size(); ++i) {
+        box(switches[i], kMargin + static_cast<double>(i) * (kSwitchWidth + 2 * kGap), y, kSwitchWidth, 40, at(switches[i]).rack.empty() ? (level == 0 ? "leaf" : level == 1 ? "spine" : "core") : "rack " + at(switches[i]).rack);
+      }
+    }
+    return y + 40 + 90;
+  }
+
+  /// Lines that would lie upon each other are one, as wide as one of them.
+  void network_lines() {
+    std::set<std::string> drawn;
+    for (const Link& one : wiring_.links) {
+      if (at(one.to).host >= 0 || at(one.to).kind == DeviceKind::kNvSwitch) {
+        if (at(one.to).kind == DeviceKind::kNvSwitch && at(one.to).host < 0 && box_[static_cast<std::size_t>(one.from)].width > 0 && at(one.from).host >= 0) {
+          const Box &a = box_[static_cast<std::size_t>(one.from)], &b = box_[static_cast<std::size_t>(one.to)];
+          line(one, fmt::format("M{0:.1f} {1:.1f} V{2:.1f}", a.x + a.width / 2, a.y + a.height, b.y), one.beta);
+        }
+        continue;
+      }
+      if (at(one.from).host < 0 && at(one.from).level >= at(one.to).level) continue;
+      Box from = box_[static_cast<std::size_t>(one.from)];
+      if (from.width <= 0) {
+        const auto kind = kind_of_host_.find(at(one.from).host);  // one of the hosts that are drawn by another
+        if (kind == kind_of_host_.end()) continue;
+        from = box_[static_cast<std::size_t>(kinds_[static_cast<std::size_t>(kind->second)].first)];
+        const int twin = find_device(wiring_, at(one.from).name, at(kinds_[static_cast<std::size_t>(kind->second)].first).host);
+        if (twin >= 0 && at(one.from).kind != DeviceKind::kHost) from = box_[static_cast<std::size_t>(twin)];
+      }
+      const Box& to = box_[static_cast<std::size_t>(one.to)];
+      const double ax = from.x + from.width / 2, bx = to.x + to.width / 2, by = to.y + to.height;
+      const std::string path = fmt::format("M{:.1f} {:.1f} C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}", ax, from.y, ax, by + 45, bx, by + 55, bx, by);
+      if (drawn.insert(path + std::string(name_of(one.kind))).second) line(one, path, one.beta);
+    }
+  }
+
+  double legend(double y) {
+    boxes_ += over_;
+    if (!used_.empty()) text(kMargin, y + 12, "small", "per direction:");
+    for (const auto& [kind, source, beta, assumed] : used_) {
+      y += 18;
+      boxes_ += fmt::format("<path class=\"line {}\" stroke-width=\"{:.1f}\" d=\"M{:.1f} {:.1f} h40\"/>\n", kind, width_of(beta), kMargin + 4, y + 8);
+      text(kMargin + 54, y + 12, "", escaped(fmt::format("{}{}: {}", source, assumed ? " (assumed)" : "", rate(beta))));
+    }
+    y += 18;
+    text(kMargin, y + 12, "small", "a box's figure is its way up: PCIe, sockets or shared memory, per direction");
+    right_ = std::max(right_, 460.0);
+    return y + 16;
+  }
+
+  const Wiring& wiring_;
+  std::vector<std::vector<int>> out_;
+  std::vector<int> up_;  // the link that leads to each device from what it hangs on; -1 of hosts and of what hangs on nothing
+  std::vector<std::vector<int>> below_;
+  std::vector<Box> box_;
+  std::vector<std::pair<int, std::vector<int>>> kinds_;  // the host that is drawn, and all that are like it
+  std::map<int, int> kind_of_host_;
+  std::set<std::tuple<std::string, std::string, double, bool>> used_;
+  std::string lines_, boxes_, over_;
+  double right_ = 0;
+};
+
+}  // namespace
+
+std::string write_svg(const Wiring& wiring) { return Picture(wiring).draw(); }
+
+}  // namespace wirewise
