@@ -1,5 +1,5 @@
 // Hostile texts for the readers of matrices, XML and our own dumps.
-#include "fuzz.h"
+#include "mutations.h"
 
 namespace wirewise {
 namespace {

@@ -1,7 +1,7 @@
 // Mutations of texts for the fuzzers of readers: seeded, so that a failure can be run again. A reader must refuse a text with bad input or read
 // it, in time and memory that the text is worth; what it reads must be a sound graph.
 //
-// WIREWISE_FUZZ_SECONDS: how long each fuzzer goes on (2 by itself); WIREWISE_FUZZ_SEED: where it starts.
+// WIREWISE_FUZZ_SECONDS: how long each fuzzer goes on (2 by itself, a minute with WIREWISE_FULL); WIREWISE_FUZZ_SEED: where it starts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -126,7 +126,7 @@ inline void expect_sound(const Reading& reading) {
 /// Feeds mutations of `samples` to `read` for as long as is asked.
 inline void run(const std::vector<std::string>& samples, const std::vector<std::string>& words, const std::function<void(const std::string&)>& read) {
   const auto seed = static_cast<std::uint64_t>(environment("WIREWISE_FUZZ_SEED", 20240607));
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(environment("WIREWISE_FUZZ_SECONDS", 2));
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(environment("WIREWISE_FUZZ_SECONDS", std::getenv("WIREWISE_FULL") != nullptr ? 60 : 2));
   Mutator mutator(samples, words, seed);
   long long count = 0;
   while (std::chrono::steady_clock::now() < until) {
