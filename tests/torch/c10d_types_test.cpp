@@ -2,6 +2,7 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "c10d_ranks.h"
@@ -191,8 +192,35 @@ TEST(C10dTypes, SparseTensorsOfOtherElementsOnEachRankAreSummed) {
         EXPECT_TRUE(same(tensors[0].to_dense(), (dense(0) + dense(1) + dense(2)).to(type)));
       }
     }
-    Tensors shapes{at::ones({2 + rank % 2, 2}).to_sparse()};
-    EXPECT_EQ(error_of([&] { backend.allreduce(shapes, {}); }).kind(), ErrorKind::kMismatch);
+  });
+}
+
+// Each rank knows all shapes before it moves an element, so no rank is left with half of a call, or writes to memory of a call that threw.
+TEST(C10dTypes, SparseTensorsOfOtherShapesAreRefusedOnEveryRankAndTheGroupGoesOn) {
+  for (int other = 0; other < 3; ++other) {
+    SCOPED_TRACE("rank " + std::to_string(other) + " has another shape");
+    run_ranks(3, [other](WirewiseBackend& backend, int rank) {
+      for (int turn = 0; turn < 10; ++turn) {
+        Tensors shapes{at::ones({rank == other ? 3 : 2, 2}).to_sparse()};
+        const Error error = error_of([&] { backend.allreduce(shapes, {}); });
+        EXPECT_EQ(error.kind(), ErrorKind::kMismatch);
+        expect_parts(error, {"sparse", "another shape", "rank " + std::to_string(rank == other ? (other == 0 ? 1 : 0) : other)});
+        EXPECT_EQ(backend.getError(), c10d::ErrorType::SUCCESS);
+        Tensors equal{at::full({2, 2}, rank + 1, at::kFloat).to_sparse()};
+        backend.allreduce(equal, {})->wait();
+        EXPECT_TRUE(same(equal[0].to_dense(), at::full({2, 2}, 6, at::kFloat)));
+      }
+    });
+  }
+}
+
+// Ranks that hold other types find out in the midst of the call: what has been issued by then must not outlive its tensors.
+TEST(C10dTypes, SparseTensorsOfOtherTypesFailOnEveryRank) {
+  run_ranks(3, [](WirewiseBackend& backend, int rank) {
+    Tensors types{at::ones({20, 2}, rank == 2 ? at::kDouble : at::kFloat).to_sparse()};
+    const Error error = error_of([&] { backend.allreduce(types, {}); });
+    EXPECT_EQ(error.kind(), ErrorKind::kMismatch);
+    expect_parts(error, {"float32", "float64"});
   });
 }
 

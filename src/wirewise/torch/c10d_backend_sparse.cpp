@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <bit>
 #include <string>
 #include <utility>
@@ -42,30 +43,55 @@ WirewiseBackend::WorkPtr WirewiseBackend::allreduce_sparse(Tensors& tensors, con
   const CallOptions how = call_options(call);
   const auto ranks = static_cast<std::size_t>(getSize());
 
-  std::vector<std::int64_t> shape{own._nnz(), own.sparse_dim()};
-  for (const std::int64_t size : own.sizes()) shape.push_back(size);
-  std::vector<std::int64_t> shapes(shape.size() * ranks);
-  communicator().all_gather(ConstBuffer{shape.data(), DType::kInt64}, Buffer{shapes.data(), DType::kInt64}, shape.size(), how).wait();
-  Tensors all_indices;
-  Tensors all_values;
-  std::vector<wirewise::Work> works;
+  // The handle keeps its tensors alive until the last of its operations is done, whatever is thrown on the way.
+  const auto exchange = [&](const char* title, Tensors moved, c10::Device device, const std::vector<WirewiseWork::Issue>& issues) {
+    WirewiseWork::Request request;
+    request.type = c10d::OpType::_ALLREDUCE_SPARSE;
+    request.title = title;
+    request.outputs = std::move(moved);
+    request.device = device;
+    request.health = health_;
+    request.callbacks = callbacks_;
+    (void)WirewiseWork::start(getRank(), std::move(request), issues)->wait();
+  };
+
+  std::vector<std::int64_t> header{own._nnz(), own.sparse_dim()};
+  for (const std::int64_t size : own.sizes()) header.push_back(size);
+  const auto width = static_cast<std::int64_t>(header.size());
+  const at::Tensor shape = at::empty({width}, at::kLong);
+  const at::Tensor shapes = at::empty({getSize(), width}, at::kLong);
+  std::copy(header.begin(), header.end(), shape.mutable_data_ptr<std::int64_t>());
+  exchange("wirewise:all_gather", {shapes, shape}, c10::kCPU,
+           {[&] { return communicator().all_gather(read_buffer(shape), write_buffer(shapes), header.size(), how); }});
+  const std::int64_t* const all_shapes = shapes.const_data_ptr<std::int64_t>();
+  // Of all ranks before anything is issued: either all of them go on, or none does, and the group stays usable.
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const std::int64_t* const theirs = shapes.data() + rank * shape.size();
-    if (!std::equal(theirs + 1, theirs + shape.size(), shape.begin() + 1)) {
+    const std::int64_t* const theirs = all_shapes + rank * header.size();
+    if (!std::equal(theirs + 1, theirs + header.size(), header.begin() + 1)) {
       throw Error(ErrorKind::kMismatch, "ranks disagree: in allreduce of sparse tensors, rank " + std::to_string(rank) +
                                             " has another shape than rank " + std::to_string(getRank()) + ".",
                   "Give all ranks tensors of one shape.");
     }
+  }
+
+  Tensors all_indices;
+  Tensors all_values;
+  Tensors moved;
+  std::vector<WirewiseWork::Issue> broadcasts;
+  Communicator& by = communicator(own.device());
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
     const bool mine = static_cast<int>(rank) == getRank();
+    const std::int64_t elements = all_shapes[rank * header.size()];
     auto value_sizes = values.sizes().vec();
-    value_sizes[0] = theirs[0];
-    all_indices.push_back(mine ? indices : at::empty({own.sparse_dim(), theirs[0]}, indices.options()));
+    value_sizes[0] = elements;
+    all_indices.push_back(mine ? indices : at::empty({own.sparse_dim(), elements}, indices.options()));
     all_values.push_back(mine ? values : at::empty(value_sizes, values.options()));
     for (const at::Tensor& tensor : {all_indices.back(), movable(all_values.back(), reduction.operation)}) {
-      works.push_back(communicator(own.device()).broadcast(write_buffer(tensor), count_of(tensor), static_cast<int>(rank), how));
+      moved.push_back(tensor);
+      broadcasts.push_back([&by, &how, tensor, root = static_cast<int>(rank)] { return by.broadcast(write_buffer(tensor), count_of(tensor), root, how); });
     }
   }
-  for (wirewise::Work& work : works) work.wait();
+  exchange("wirewise:broadcast", std::move(moved), own.device(), broadcasts);
 
   const c10::ScalarType type = values.scalar_type();
   const bool widen = type == at::kHalf || type == at::kBFloat16;  // rounded once
