@@ -21,7 +21,7 @@ def cluster(names_and_leaves, gpus):
     devices, links = [], []
 
     def device(name, kind, host=-1, level=0):
-        devices.append({"name": name, "kind": kind, "host_index": host, "host": None, "numa": None, "pci": None, "level": level})
+        devices.append({"name": name, "kind": kind, "host_index": host if host >= 0 else None, "host": None, "numa": None, "pci": None, "level": level})
         return len(devices) - 1
 
     def link(a, b, kind, gbyte):
@@ -65,6 +65,7 @@ class PlaceSlurm(EndToEnd):
         (self.folder / "topology.conf").write_text(TREE)
         for name in ("state", *(f"spool-n{i + 1}" for i in range(NODES))):
             (self.folder / name).mkdir()
+        self.variables["SLURM_CONF"] = str(configuration)
         os.chmod(self.folder, 0o755)
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(1024))
@@ -76,7 +77,7 @@ class PlaceSlurm(EndToEnd):
             self.daemon("slurmd", "-D", "-f", configuration, "-N", f"n{i + 1}", ready=lambda name=f"n{i + 1}": self.idle(name))
 
     def idle(self, name):
-        return self.call("sinfo", "-h", "-N", "-n", name, "-o", "%T").stdout.strip() == "idle"
+        return self.call("sinfo", "-h", "-N", "-n", name, "-o", "%T").stdout.strip().rstrip("*") == "idle"
 
     def test_srun_puts_each_rank_on_the_host_of_the_placement(self):
         self.start_nodes()
@@ -93,7 +94,7 @@ class PlaceSlurm(EndToEnd):
     def place(self):
         description = self.folder / "cluster.json"
         devices, links = cluster([("n1", 0), ("n2", 1), ("n3", 0), ("n4", 1)], 4)
-        description.write_text(json.dumps({"format": "Wirewise JSON", "devices": devices, "pairs": [], "links": links, "facts": [], "notes": [], "partial": False}))
+        description.write_text(json.dumps({"format": "wirewise JSON", "devices": devices, "pairs": [], "links": links, "facts": [], "notes": [], "partial": False}))
         words = [PROGRAM, "place", "--from", str(description), "--mesh", "pp=2,dp=2,tp=4", "--traffic", "tp=100G,dp=10G,pp=1M"]
         answer = subprocess.run([*words, "--json"], capture_output=True, text=True, timeout=DEADLINE, check=False)
         self.assertEqual(answer.returncode, 0, answer.stderr)

@@ -103,7 +103,7 @@ void PlacementModel::add_islands() {
       // GPUs pass the island on: each is joined to all of its NVSwitches.
       for (const int index : out_[at(reached[i])]) {
         const Link& link = wiring_->links[at(index)];
-        if (link.kind != LinkKind::kNvlink || link.beta <= 0 || root[at(link.to)] != -1) continue;
+        if (!joins_gpus(link.kind) || link.beta <= 0 || root[at(link.to)] != -1) continue;
         const bool gpu = wiring_->devices[at(reached[i])].kind == DeviceKind::kGpu;
         if (gpu && wiring_->devices[at(link.to)].kind != DeviceKind::kNvSwitch) continue;
         root[at(link.to)] = node;
@@ -116,7 +116,7 @@ void PlacementModel::add_islands() {
       Pipe pipe{node, 0, -1};
       for (const int index : out_[at(device)]) {
         const Link& link = wiring_->links[at(index)];
-        if (link.kind != LinkKind::kNvlink || link.beta <= 0 || wiring_->devices[at(link.to)].kind != DeviceKind::kNvSwitch) continue;
+        if (!joins_gpus(link.kind) || link.beta <= 0 || wiring_->devices[at(link.to)].kind != DeviceKind::kNvSwitch) continue;
         pipe.capacity += link.beta;
         if (pipe.link == -1 || link.beta < wiring_->links[at(pipe.link)].beta) pipe.link = index;
       }
@@ -223,7 +223,7 @@ void PlacementModel::add_meshes() {
   for (std::size_t index = 0; index < wiring_->links.size(); ++index) {
     const Link& link = wiring_->links[index];
     const int a = slot_of_[at(link.from)], b = slot_of_[at(link.to)];
-    if (link.kind != LinkKind::kNvlink || link.beta <= 0 || a == -1 || b == -1 || slots_[at(a)].host != slots_[at(b)].host) continue;
+    if (!joins_gpus(link.kind) || link.beta <= 0 || a == -1 || b == -1 || slots_[at(a)].host != slots_[at(b)].host) continue;
     const auto [known, fresh] = direct_.try_emplace({a, b}, static_cast<int>(index));
     if (!fresh && wiring_->links[at(known->second)].beta < link.beta) known->second = static_cast<int>(index);
     meshed[at(slots_[at(a)].host)] = true;
