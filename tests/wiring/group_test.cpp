@@ -220,6 +220,18 @@ TEST(GroupBandwidth, DevicesWithoutLinksAreRefusedByName) {
   }
 }
 
+TEST(GroupBandwidth, HostsApartKeepTheirOwnLinks) {
+  const Wiring wiring = switched(3, 3, 12, false, 4, 2, 200);
+  const std::vector<Wiring> hosts = hosts_apart(wiring);
+  ASSERT_EQ(hosts.size(), 3U);
+  for (const Wiring& host : hosts) {
+    EXPECT_EQ(devices_of(host, DeviceKind::kGpu).size(), 8U);
+    EXPECT_TRUE(devices_of(host, DeviceKind::kSwitch).empty());
+    EXPECT_DOUBLE_EQ(ring_bandwidth(host, first_gpus(host, 8)).bus, ring_bandwidth(wiring, first_gpus(wiring, 8)).bus);
+  }
+  EXPECT_EQ(hosts[0].links.size() + hosts[1].links.size() + hosts[2].links.size() + 2 * 2 * 3, wiring.links.size());  // two ports a host, both ways
+}
+
 TEST(NvlinkRings, UseNoLinkTwiceAndVisitAll) {
   for (unsigned seed = 1; seed <= 60; ++seed) {
     std::mt19937 random(seed);

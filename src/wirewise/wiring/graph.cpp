@@ -39,6 +39,25 @@ std::vector<int> devices_of(const Wiring& wiring, DeviceKind kind, int host) {
   return found;
 }
 
+std::vector<Wiring> hosts_apart(const Wiring& wiring) {
+  std::vector<Wiring> hosts(static_cast<std::size_t>(hosts_of(wiring)));
+  std::vector<int> place(wiring.devices.size(), -1);
+  for (std::size_t i = 0; i < wiring.devices.size(); ++i) {
+    const Device& device = wiring.devices[i];
+    if (device.host >= 0) place[i] = add_device(hosts[static_cast<std::size_t>(device.host)], device);
+  }
+  for (const Link& link : wiring.links) {
+    const Device& from = wiring.devices[static_cast<std::size_t>(link.from)];
+    const Device& to = wiring.devices[static_cast<std::size_t>(link.to)];
+    if (from.host < 0 || from.host != to.host) continue;
+    Link copy = link;
+    copy.from = place[static_cast<std::size_t>(link.from)];
+    copy.to = place[static_cast<std::size_t>(link.to)];
+    hosts[static_cast<std::size_t>(from.host)].links.push_back(std::move(copy));
+  }
+  return hosts;
+}
+
 std::vector<std::vector<int>> links_by_device(const Wiring& wiring) {
   std::vector<std::vector<int>> out(wiring.devices.size());
   for (std::size_t i = 0; i < wiring.links.size(); ++i) out[static_cast<std::size_t>(wiring.links[i].from)].push_back(static_cast<int>(i));

@@ -61,43 +61,44 @@ std::vector<Uplinks> uplinks(const Wiring& wiring, const std::vector<int>& islan
 
 }  // namespace
 
-std::vector<Exit> exits_of(const Wiring& wiring, int host, const std::vector<int>& devices) {
-  const auto out = links_by_device(wiring);
-  std::vector<Exit> all;
-  for (std::size_t device = 0; device < wiring.devices.size(); ++device) {
-    const Device& d = wiring.devices[device];
-    if (d.host != host || (d.kind != DeviceKind::kNic && d.kind != DeviceKind::kHost)) continue;
-    for (int index : out[device]) {
-      const Link& link = wiring.links[static_cast<std::size_t>(index)];
-      if (is_network(link.kind)) all.push_back({static_cast<int>(device), index, link.beta});
-    }
+std::map<int, std::vector<Exit>> exits_of(const Wiring& wiring, const std::map<int, std::vector<int>>& hosts) {
+  std::map<int, std::vector<Exit>> all;
+  for (std::size_t i = 0; i < wiring.links.size(); ++i) {
+    const Link& link = wiring.links[i];
+    const Device& from = wiring.devices[static_cast<std::size_t>(link.from)];
+    if (!is_network(link.kind) || hosts.count(from.host) == 0 || (from.kind != DeviceKind::kNic && from.kind != DeviceKind::kHost)) continue;
+    all[from.host].push_back({link.from, static_cast<int>(i), link.beta});
   }
   const Relations relations(wiring);
   const Paths paths(wiring);
-  std::set<std::size_t> used;
-  for (int device : devices) {
-    Connection nearest = Connection::kUnknown;
-    for (const Exit& exit : all) nearest = std::min(nearest, relations.between(device, exit.device).pcie);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (relations.between(device, all[i].device).pcie != nearest) continue;
-      used.insert(i);
-      if (const auto path = paths.find(device, all[i].device); path && !path->links.empty()) all[i].bandwidth = std::min(all[i].bandwidth, path->bandwidth);
+  for (auto& [host, exits] : all) {
+    std::set<std::size_t> used;
+    for (int device : hosts.at(host)) {
+      Connection nearest = Connection::kUnknown;
+      for (const Exit& exit : exits) nearest = std::min(nearest, relations.between(device, exit.device).pcie);
+      for (std::size_t i = 0; i < exits.size(); ++i) {
+        if (relations.between(device, exits[i].device).pcie != nearest) continue;
+        used.insert(i);
+        if (const auto path = paths.find(device, exits[i].device); path && !path->links.empty()) exits[i].bandwidth = std::min(exits[i].bandwidth, path->bandwidth);
+      }
     }
+    std::vector<Exit> kept;
+    for (std::size_t i : used) kept.push_back(exits[i]);
+    exits = std::move(kept);
   }
-  std::vector<Exit> exits;
-  for (std::size_t i : used) exits.push_back(all[i]);
-  return exits;
+  return all;
 }
 
 GroupBandwidth network_ring(const Wiring& wiring, const std::map<int, std::vector<int>>& hosts) {
   GroupBandwidth least;
   least.bus = std::numeric_limits<double>::infinity();
   least.provenance = Provenance::kMeasured;
-  std::map<int, std::vector<Exit>> exits;
+  const std::map<int, std::vector<Exit>> exits = exits_of(wiring, hosts);
   std::size_t rings = std::numeric_limits<std::size_t>::max();
   for (const auto& [host, devices] : hosts) {
-    std::vector<Exit> of = exits_of(wiring, host, devices);
-    if (of.empty()) throw bad_input("host " + std::to_string(host) + " has no network in this description.", "Describe how it reaches the others.");
+    const auto found = exits.find(host);
+    if (found == exits.end() || found->second.empty()) throw bad_input("host " + std::to_string(host) + " has no network in this description.", "Describe how it reaches the others.");
+    const std::vector<Exit>& of = found->second;
     BytesPerSecond sum = 0;
     for (const Exit& exit : of) {
       sum += exit.bandwidth;
@@ -109,7 +110,6 @@ GroupBandwidth network_ring(const Wiring& wiring, const std::map<int, std::vecto
       least.why = std::to_string(of.size()) + (of.size() == 1 ? " network port a host" : " network ports a host");
     }
     rings = std::min(rings, of.size());
-    exits.emplace(host, std::move(of));
   }
   least.rings = static_cast<int>(rings);
   const auto out = links_by_device(wiring);

@@ -16,8 +16,8 @@ struct Exit {
   BytesPerSecond bandwidth = 0;  // of that link and of the PCIe before it
 };
 
-/// The NICs of a host that these of its devices use: each its nearest, all that are equally near. In the graph's order.
-[[nodiscard]] std::vector<Exit> exits_of(const Wiring& wiring, int host, const std::vector<int>& devices);
+/// The NICs of each host that these of its devices use: each its nearest, all that are equally near. In the graph's order.
+[[nodiscard]] std::map<int, std::vector<Exit>> exits_of(const Wiring& wiring, const std::map<int, std::vector<int>>& hosts);
 
 /// Rings over hosts (at least two), whose devices are given: the host with the least network decides, and the uplinks of switches that the
 /// rings leave. Throws bad input when a host has no network.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <queue>
+#include <unordered_map>
 #include <utility>
 
 namespace wirewise {
@@ -37,30 +38,34 @@ std::optional<Path> Paths::find(int from, int to) const {
   if (from == to) return path;
   const auto& devices = wiring_.devices;
   const int host = devices[static_cast<std::size_t>(from)].host == devices[static_cast<std::size_t>(to)].host ? devices[static_cast<std::size_t>(from)].host : -1;
-  std::vector<double> cost(devices.size(), std::numeric_limits<double>::infinity());
-  std::vector<int> by(devices.size(), -1);
+  // Kept by device reached, not by device there is: within a host few are.
+  struct Reached {
+    double cost = std::numeric_limits<double>::infinity();
+    int by = -1;
+  };
+  std::unordered_map<int, Reached> reached;
   using Entry = std::pair<double, int>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
-  cost[static_cast<std::size_t>(from)] = 0;
+  reached[from].cost = 0;
   open.emplace(0.0, from);
   while (!open.empty()) {
-    const auto [reached, at] = open.top();
+    const auto [cost, at] = open.top();
     open.pop();
     if (at == to) break;
-    if (reached > cost[static_cast<std::size_t>(at)] || (at != from && !passes(devices[static_cast<std::size_t>(at)].kind))) continue;
+    if (cost > reached[at].cost || (at != from && !passes(devices[static_cast<std::size_t>(at)].kind))) continue;
     for (int index : out_[static_cast<std::size_t>(at)]) {
       const Link& link = wiring_.links[static_cast<std::size_t>(index)];
       if (link.beta <= 0 || !within(devices[static_cast<std::size_t>(link.to)], host)) continue;
-      const double next = reached + 1 / link.beta + kHop;
-      if (next >= cost[static_cast<std::size_t>(link.to)]) continue;
-      cost[static_cast<std::size_t>(link.to)] = next;
-      by[static_cast<std::size_t>(link.to)] = index;
+      const double next = cost + 1 / link.beta + kHop;
+      Reached& other = reached[link.to];
+      if (next >= other.cost) continue;
+      other = {next, index};
       open.emplace(next, link.to);
     }
   }
-  if (by[static_cast<std::size_t>(to)] == -1) return std::nullopt;
+  if (reached[to].by == -1) return std::nullopt;
   for (int at = to; at != from;) {
-    const int index = by[static_cast<std::size_t>(at)];
+    const int index = reached[at].by;
     path.links.push_back(index);
     at = wiring_.links[static_cast<std::size_t>(index)].from;
   }

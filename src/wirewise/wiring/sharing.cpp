@@ -56,9 +56,7 @@ std::vector<SharedLink> shared_links(const Wiring& wiring, std::span<const std::
     for (int device : groups[group]) hosts[device_at(wiring, device).host].push_back(device);
     std::vector<Exit> exits;
     if (hosts.size() > 1) {
-      for (const auto& [host, devices] : hosts) {
-        for (const Exit& exit : exits_of(wiring, host, devices)) exits.push_back(exit);
-      }
+      for (const auto& [host, of] : exits_of(wiring, hosts)) exits.insert(exits.end(), of.begin(), of.end());
     }
     const auto use = [&](int a, int b) {
       const auto path = paths.find(a, b);

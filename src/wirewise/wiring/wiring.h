@@ -80,6 +80,8 @@ void add_link(Wiring& wiring, int a, int b, Link link);
 [[nodiscard]] int find_device(const Wiring& wiring, std::string_view name, int host = 0) noexcept;
 /// Indices of the devices of a kind, in order; `host` -1: of all hosts.
 [[nodiscard]] std::vector<int> devices_of(const Wiring& wiring, DeviceKind kind, int host = -1);
+/// Each host by itself, its devices and the links between them, in the graph's order; ranks are left out.
+[[nodiscard]] std::vector<Wiring> hosts_apart(const Wiring& wiring);
 /// The links out of each device.
 [[nodiscard]] std::vector<std::vector<int>> links_by_device(const Wiring& wiring);
 

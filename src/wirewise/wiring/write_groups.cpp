@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -12,7 +13,7 @@
 namespace wirewise {
 namespace {
 
-constexpr std::size_t kMostBisected = 1024;  // GPUs; more take too long
+constexpr std::size_t kMostBisected = 256;  // GPUs; more take too long
 
 std::string line_of(const Wiring& wiring, const std::vector<int>& gpus) {
   try {
@@ -25,18 +26,31 @@ std::string line_of(const Wiring& wiring, const std::vector<int>& gpus) {
   }
 }
 
+/// Equal for hosts that are wired alike, whatever they are called.
+std::string shape_of(const Wiring& host) {
+  std::string shape;
+  for (const Device& device : host.devices) shape += fmt::format("{}{};", static_cast<int>(device.kind), device.nvls ? "+" : "");
+  for (const Link& link : host.links) shape += fmt::format("{}-{}:{}:{}:{}:{};", link.from, link.to, static_cast<int>(link.kind), link.beta, link.lanes, static_cast<int>(link.provenance));
+  return shape;
+}
+
 }  // namespace
 
 std::string write_groups(const Wiring& wiring) {
   std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // what, and the hosts that get it
-  for (int host : devices_of(wiring, DeviceKind::kHost)) {
-    const Device& device = wiring.devices[static_cast<std::size_t>(host)];
-    const std::vector<int> gpus = devices_of(wiring, DeviceKind::kGpu, device.host);
+  std::map<std::string, std::size_t> known;                            // hosts that are wired alike: their line
+  for (const Wiring& host : hosts_apart(wiring)) {
+    const std::vector<int> gpus = devices_of(host, DeviceKind::kGpu);
     if (gpus.size() < 2) continue;
-    const std::string line = line_of(wiring, gpus);
-    auto same = std::find_if(lines.begin(), lines.end(), [&](const auto& other) { return other.first == line; });
-    if (same == lines.end()) same = lines.insert(lines.end(), {line, {}});
-    same->second.push_back(printable(device.name));
+    const auto [shape, first] = known.try_emplace(shape_of(host), lines.size());
+    if (first) {
+      std::string line = line_of(host, gpus);
+      const auto same = std::find_if(lines.begin(), lines.end(), [&](const auto& other) { return other.first == line; });
+      shape->second = static_cast<std::size_t>(same - lines.begin());
+      if (same == lines.end()) lines.emplace_back(std::move(line), std::vector<std::string>{});
+    }
+    const std::vector<int> itself = devices_of(host, DeviceKind::kHost);
+    lines[shape->second].second.push_back(itself.empty() ? "a host" : printable(host.devices[static_cast<std::size_t>(itself.front())].name));
   }
   std::string text;
   for (const auto& [line, hosts] : lines) text += (hosts.size() == 1 ? hosts.front() : fmt::format("{} hosts, each", hosts.size())) + ": " + line + "\n";
