@@ -5,6 +5,7 @@ hosts-train   training over two pretended hosts with a link of 1 Gbit/s: predict
 collectives   collectives on one host against Gloo, Open MPI, MPICH and Intel MPI (bench/collectives.py); --quick is a first look
 torch         what the wirewise backend takes off PyTorch's own DDP and FSDP2 (bench/torch_backends.py)
 hosts         collectives between two and four hosts against Gloo, and the bytes that cross (bench/hosts.py): network namespaces, so it needs root
+placement     ranks placed by measured wiring against other orders, on four pretended hosts in two racks (bench/placement.py); needs root
 """
 
 import hashlib
@@ -54,12 +55,16 @@ def hosts(rest):
     return ["hosts.py", str(BUILD / "bench" / "wirewise_collectives"), *rest]
 
 
+def placement(rest):
+    return ["placement.py", str(BUILD / "wirewise"), *rest]
+
+
 def hosts_train(rest):
     return ["hosts_train.py", str(BUILD / "wirewise"), *rest]
 
 
 # Name -> (CMake targets that it runs, its command below bench/).
-BENCHES = {"train": (["no_communication"], train), "hosts-train": (["wirewise"], hosts_train),
+BENCHES = {"train": (["no_communication"], train), "hosts-train": (["wirewise"], hosts_train), "placement": (["wirewise"], placement),
            "collectives": (["wirewise_collectives"], collectives), "torch": (["wirewise_python"], torch_backends),
            "hosts": (["wirewise_collectives"], hosts)}
 
