@@ -60,6 +60,12 @@ class Racks:
             for rack in self.racks:
                 ip("-n", rack, "link", "set", "uplink0", "master", "bridge0", "up")
                 self.shape(rack, "uplink0", self.uplink)
+            for space in self.hosts:
+                end = time.monotonic() + 10
+                while "state UP" not in ip("-n", space, "link", "show", "wire0"):
+                    if time.monotonic() > end:
+                        raise RuntimeError(f"the interface in {space} doesn't come up")
+                    time.sleep(0.01)
         except BaseException:
             self.__exit__()
             raise

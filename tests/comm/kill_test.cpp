@@ -45,6 +45,8 @@ void on_phase(const char*) {
   }
 }
 
+CommunicatorOptions part_options;  // of communicators that operations make
+
 struct Case {
   const char* name;
   std::function<void(Communicator&, float*, float*, std::size_t)> call;
@@ -77,7 +79,7 @@ std::vector<Case> cases() {
          }
          for (Work& work : works) work.wait();
        }},
-      {"split", [](Communicator& comm, float*, float*, std::size_t) { comm.split(0, comm.rank())->barrier().wait(); }},
+      {"split", [](Communicator& comm, float*, float*, std::size_t) { comm.split(0, comm.rank(), part_options)->barrier().wait(); }},
   };
 }
 
@@ -98,6 +100,7 @@ bool run(const Case& one, const Size& size, int ranks, int victim, Strike how, i
   ::new (page) Page{};
   CommunicatorOptions options;
   options.timeout = how == Strike::kStop ? 250ms : 30s;
+  part_options.timeout = options.timeout;
   std::atomic<int>& finished = page->pids[7];
   std::atomic<int>& victim_done = page->pids[6];
   const TemporaryFolder folder;

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import unittest
 
-from support import PROGRAM, EndToEnd, need_root
+from support import PROGRAM, EndToEnd, need_root, wait_until_up
 
 PORT = 29531
 HOSTS = 4
@@ -44,6 +44,8 @@ class ClusterDoctor(EndToEnd):
             ip("-n", space, "link", "set", "wire0", "up")
             ip("-n", space, "link", "set", "lo", "up")
             cls.shape("add", space, RATE)
+        for space in cls.hosts:
+            wait_until_up(space, "wire0")
 
     @staticmethod
     def shape(verb, space, megabits):

@@ -7,7 +7,7 @@ import stat
 import subprocess
 import unittest
 
-from support import EndToEnd, PROGRAM, children, need_root, variables_of, wait_gone
+from support import EndToEnd, PROGRAM, children, need_root, variables_of, wait_gone, wait_until_up
 
 PORT = 29517  # of namespaces that the test made: nobody else listens there
 
@@ -37,6 +37,8 @@ class TwoHosts:
             cls.ip("-n", host, "addr", "add", f"{address}/24", "dev", card)
             cls.ip("-n", host, "link", "set", card, "up")
             cls.ip("-n", host, "link", "set", "lo", "up")
+        for host, card in zip(cls.hosts, cards):
+            wait_until_up(host, card)
 
     @staticmethod
     def ip(*words):

@@ -254,6 +254,18 @@ def _checked(result, what):
         raise unittest.SkipTest(f"{what}: {os.strerror(ctypes.get_errno())}")
 
 
+def wait_until_up(space, interface, deadline=10.0):
+    """The kernel tells of a carrier a moment after both ends of a cable are up; until then the interface can't be chosen."""
+    end = time.monotonic() + deadline
+    while True:
+        shown = subprocess.run(["ip", "-n", space, "link", "show", interface], capture_output=True, text=True, check=False).stdout
+        if "LOWER_UP" in shown and "state UP" in shown:
+            return
+        if time.monotonic() > end:
+            raise AssertionError(f"{interface} in {space} doesn't come up: {shown}")
+        time.sleep(0.01)
+
+
 def need_root():
     if os.geteuid() != 0:
         raise unittest.SkipTest("needs root")

@@ -11,9 +11,9 @@ import torch.distributed as dist
 import wirewise
 
 
-def test_importing_the_package_registers_a_cpu_backend():
+def test_importing_the_package_registers_a_backend_of_cpu_and_cuda():
     assert dist.Backend.WIREWISE == "wirewise"
-    assert dist.Backend.backend_capability["wirewise"] == ["cpu"]
+    assert dist.Backend.backend_capability["wirewise"] == ["cpu", "cuda"]
     assert wirewise.__version__.count(".") == 2
     assert set(wirewise.__all__) <= set(dir(wirewise))
 

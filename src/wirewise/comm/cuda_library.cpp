@@ -121,10 +121,14 @@ std::optional<Error> cuda_refusal(const CudaStatus& status, int local_ranks, Cud
 }
 
 std::shared_ptr<Accelerator> open_cuda_device(int local_rank, int local_ranks, CudaComm comm) {
-  CudaLibrary& library = load_cuda_library();
-  const CudaStatus status = library.status();
-  if (const auto refusal = cuda_refusal(status, local_ranks, comm)) throw *refusal;
-  return library.device(local_rank % status.devices);
+  try {
+    CudaLibrary& library = load_cuda_library();
+    const CudaStatus status = library.status();
+    if (const auto refusal = cuda_refusal(status, local_ranks, comm)) throw *refusal;
+    return library.device(local_rank % status.devices);
+  } catch (const Error& error) {
+    throw Error(error.kind(), "--device cuda: " + error.sentence(), error.remedy());
+  }
 }
 
 std::unique_ptr<Communicator> join_device(const std::shared_ptr<Accelerator>& device, CudaComm comm, std::shared_ptr<Store> store, int rank, int size,

@@ -235,8 +235,9 @@ std::unique_ptr<Communicator> SpanningCommunicator::split(int colour, int key, C
       result = std::make_unique<SpanningCommunicator>(std::move(hosts), place, std::move(identities), std::move(local), std::move(wires), make_end_,
                                                       std::move(flight), options, group_->options().timeout, table_.get());
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kTimeout && error.kind() != ErrorKind::kPeerLost) throw;  // of the part itself, and known to its ranks
-      const Error cause = group_->first_cause(error, call.label);
+      if (error.kind() == ErrorKind::kMismatch || error.kind() == ErrorKind::kBadInput) throw;  // of the part itself, and known to its ranks
+      const bool says = error.sentence().find(call.label) != std::string::npos;
+      const Error cause = group_->first_cause(says ? error : Error(error.kind(), call.label + ": " + error.sentence(), error.remedy()), call.label);
       if (local) local->group()->record_failure(cause);
       throw cause;
     }
