@@ -197,7 +197,9 @@ void strike_everywhere(Strike how, int first, int step) {
       for (const int ranks : counts) {
         for (const int victim : full() ? std::vector<int>{0, ranks - 1} : std::vector<int>{number % 2 == 0 ? 0 : ranks - 1}) {
           int phases = 0;
-          const int stride = full() ? 1 : name == "split" ? std::min(step, 11) : step;
+          // Across hosts a rank that is stopped while a part is made may still be taken for one that waits for it: docs/failures.md.
+          const bool narrow = name == "split" && !(across_hosts && how == Strike::kStop);
+          const int stride = full() ? 1 : narrow ? std::min(step, 11) : step;
           for (int k = full() ? 1 : first + number % stride; run(one, size, ranks, victim, how, k); k += stride) {
             ++phases;
             if (::testing::Test::HasFailure()) return;
