@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -140,6 +141,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the hosts go
     program = os.path.abspath(args.program)
     training = [program, "train", "--data", "random", "--json", "--strategy", "ddp"]
     for key, value in MODEL.items():
