@@ -136,7 +136,7 @@ TEST_P(DeathBetweenHosts, IsNamedByEverySurvivorLongBeforeTheDeadline) {
   RecordProperty("longest_ms", ms);
   std::printf("%s: the last survivor knew after %d ms\n", one.name, ms);
 }
-INSTANTIATE_TEST_SUITE_P(Operations, DeathBetweenHosts, ::testing::Range(0, 4), [](const auto& info) { return std::string(kCases[info.param].name); });
+INSTANTIATE_TEST_SUITE_P(Operations, DeathBetweenHosts, ::testing::Range(0, 4), [](const auto& each) { return std::string(kCases[each.param].name); });
 
 }  // namespace
 }  // namespace wirewise

@@ -246,6 +246,12 @@ Variables as_torchrun_variables(const RankEnvironment& env, const Variables& var
   };
 }
 
+void check_ranks_asked(const RankEnvironment& env, int asked) {
+  if (env.launcher == Launcher::kNone || asked <= 0 || asked == env.ranks) return;
+  throw bad_input(fmt::format("--ranks {} differs from the {} ranks that {} started.", asked, env.ranks, name_of(env.launcher)),
+                  "Leave --ranks out under a launcher.");
+}
+
 ThreadChoice choose_threads(int configured, const RankEnvironment& env, int cores, const Variables& variables) {
   if (configured > 0) return {configured, "train.threads"};
   const Reader reader(variables);

@@ -39,6 +39,9 @@ using Variables = std::function<std::optional<std::string>(std::string_view)>;
 /// step that called mpirun. A Slurm allocation (salloc, the batch script) is no step: its processes are no ranks.
 [[nodiscard]] RankEnvironment read_rank_environment(const Variables& variables = process_variables());
 
+/// Throws bad input when a launcher started other than the `asked` ranks of --ranks; 0: it was not given.
+void check_ranks_asked(const RankEnvironment& env, int asked);
+
 /// The same ranks in torchrun's variables, over all others of `variables`: what a rendezvous at env:// reads, whoever started the
 /// ranks.
 [[nodiscard]] Variables as_torchrun_variables(const RankEnvironment& environment,

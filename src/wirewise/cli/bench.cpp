@@ -216,11 +216,7 @@ int run_rank(const Arguments& arguments, const Request& request, const RankEnvir
 int run_bench(const Arguments& arguments) {
   RankEnvironment environment = read_rank_environment();
   const bool launched = environment.launcher != Launcher::kNone;
-  if (launched && arguments.ranks > 0 && arguments.ranks != environment.ranks) {
-    throw bad_input("--ranks " + std::to_string(arguments.ranks) + " differs from the " + std::to_string(environment.ranks) + " ranks that " +
-                        std::string(name_of(environment.launcher)) + " started.",
-                    "Leave --ranks out under a launcher.");
-  }
+  check_ranks_asked(environment, arguments.ranks);
   const int ranks = launched ? environment.ranks : arguments.ranks > 0 ? arguments.ranks : 2;
   const Request request = read_request(arguments, ranks);
   // What this host lacks is said once, before any rank starts.

@@ -82,11 +82,7 @@ int run(const Arguments& arguments) {
   if (arguments.threshold <= 0 || arguments.threshold >= 1) throw bad_input("--threshold must lie between 0 and 1.", "0.25 names what is a quarter below the median.");
   const RankEnvironment environment = read_rank_environment();
   const bool launched = environment.launcher != Launcher::kNone;
-  if (launched && arguments.ranks > 0 && arguments.ranks != environment.ranks) {
-    throw bad_input("--ranks " + std::to_string(arguments.ranks) + " differs from the " + std::to_string(environment.ranks) + " ranks that " +
-                        std::string(name_of(environment.launcher)) + " started.",
-                    "Leave --ranks out under a launcher.");
-  }
+  check_ranks_asked(environment, arguments.ranks);
   if (launched && environment.ranks > 1) return run_rank(arguments, environment);
   if (arguments.ranks < 2) {
     throw bad_input("wirewise doctor cluster compares ranks, and here is one.", "Start it on all nodes: srun --ntasks-per-node=1 wirewise doctor cluster; or on this host with --ranks N.");

@@ -115,11 +115,7 @@ void check_nodes(const Arguments& arguments, bool launched, int ranks) {
 int train(const Arguments& arguments) {
   const RankEnvironment environment = read_rank_environment();
   const bool launched = environment.launcher != Launcher::kNone;
-  if (launched && arguments.ranks > 0 && arguments.ranks != environment.ranks) {
-    throw bad_input("--ranks " + std::to_string(arguments.ranks) + " differs from the " + std::to_string(environment.ranks) + " ranks that " +
-                        std::string(name_of(environment.launcher)) + " started.",
-                    "Leave --ranks out under a launcher.");
-  }
+  check_ranks_asked(environment, arguments.ranks);
   const int ranks = launched ? environment.ranks : std::max(1, arguments.ranks);
   const int nodes = launched ? environment.nodes : arguments.nodes;
   check_nodes(arguments, launched, ranks);

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 
 #include "wirewise/comm/futex.h"
+#include "wirewise/comm/signals_blocked.h"
 
 namespace wirewise::comm {
 namespace {
@@ -46,13 +46,8 @@ void Engine::notify() {
   if (!started_.load()) {
     const std::lock_guard lock(mutex_);
     if (!started_.load()) {
-      // Signals belong to the program's own threads.
-      sigset_t all;
-      sigset_t before;
-      sigfillset(&all);
-      pthread_sigmask(SIG_SETMASK, &all, &before);
+      const SignalsBlocked blocked;
       thread_ = std::thread([this] { run(); });
-      pthread_sigmask(SIG_SETMASK, &before, nullptr);
       thread_id_ = thread_.get_id();
       started_.store(true);
     }

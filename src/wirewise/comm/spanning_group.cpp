@@ -3,11 +3,11 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <csignal>
 #include <new>
 
 #include "wirewise/comm/phase.h"
 #include "wirewise/comm/spanning_operation.h"
+#include "wirewise/comm/signals_blocked.h"
 
 namespace wirewise::comm {
 namespace {
@@ -81,13 +81,8 @@ Work SpanningGroup::issue(std::shared_ptr<SpanningOperation> operation) {
   if (operation->background) {
     const std::lock_guard lock(thread_mutex_);
     if (!thread_.joinable()) {
-      // Signals belong to the program's own threads.
-      sigset_t all;
-      sigset_t before;
-      sigfillset(&all);
-      pthread_sigmask(SIG_SETMASK, &all, &before);
+      const SignalsBlocked blocked;
       thread_ = std::thread([this] { run_in_background(); });
-      pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
     thread_wanted_.notify_all();
   }

@@ -1,9 +1,9 @@
 #include "wirewise/comm/staged_worker.h"
+#include "wirewise/comm/signals_blocked.h"
 
 #include <pthread.h>
 
 #include <chrono>
-#include <csignal>
 #include <string>
 #include <utility>
 
@@ -57,13 +57,8 @@ void settle(const StagedJob& job, const std::unique_ptr<DeviceEvent>& event) noe
 }  // namespace
 
 StagedWorker::StagedWorker(Communicator& host, Accelerator& device) : host_(host), device_(device), up_(device.make_stream()) {
-  // Signals belong to the program's own threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 StagedWorker::~StagedWorker() {

@@ -4,8 +4,6 @@
 
 #include <net/if.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -19,6 +17,7 @@
 #include "wirewise/base/text.h"
 #include "wirewise/comm/network.h"
 #include "wirewise/comm/ucx_settings.h"
+#include "wirewise/comm/signals_blocked.h"
 
 namespace wirewise::comm {
 namespace {
@@ -27,22 +26,6 @@ constexpr ucp_tag_t kEveryBit = ~ucp_tag_t{0};
 constexpr unsigned kHello = 1;                            // the active message that only opens a connection
 
 ucp_tag_t tag_of(int source, std::uint64_t tag) { return (static_cast<ucp_tag_t>(source) << kUcxTagBits) | tag; }
-
-/// UCX starts a thread: it must not take the signals meant for ours.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 /// The statuses of a connection that is no more, as against a request that UCX refuses.
 bool means_lost(ucs_status_t status) {
@@ -95,7 +78,7 @@ ucp_context_h make_context(const UcxLibrary& ucx, const NetworkInterface& interf
 UcxWorker::UcxWorker(const NetworkInterface& interface)
     : ucx_(load_ucx()), interface_(interface), wake_fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (!wake_fd_.valid()) throw Error(ErrorKind::kFailed, "No event descriptor can be had.", "Raise the limit on open files (ulimit -n).");
-  const SignalsBlocked blocked;
+  const SignalsBlocked blocked;  // UCX starts a thread
   context_ = make_context(ucx_, interface);
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;

@@ -1,5 +1,8 @@
 #include <nlohmann/json.hpp>
 
+#include <string>
+#include <vector>
+
 #include "wirewise/wiring/path.h"
 #include "wirewise/wiring/relation.h"
 #include "wirewise/wiring/write.h"
@@ -11,11 +14,11 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostPaired = 160;  // devices for which pairs across hosts are listed
 
-Json device_json(const Wiring& wiring, const Device& device) {
+Json device_json(const std::vector<std::string>& host_names, const Device& device) {
   Json json{{"name", device.name}, {"kind", name_of(device.kind)}};
-  const std::vector<int> host = device.host >= 0 ? devices_of(wiring, DeviceKind::kHost, device.host) : std::vector<int>{};
   if (device.host >= 0) json["host_index"] = device.host;
-  json["host"] = host.empty() ? Json() : Json(wiring.devices[static_cast<std::size_t>(host.front())].name);
+  const std::string name = device.host >= 0 ? host_names[static_cast<std::size_t>(device.host)] : "";
+  json["host"] = name.empty() ? Json() : Json(name);
   json["numa"] = device.numa >= 0 ? Json(device.numa) : Json();
   json["pci"] = device.pci.empty() ? Json() : Json(device.pci);
   if (!device.model.empty()) json["model"] = device.model;
@@ -34,7 +37,11 @@ std::string write_json(const Reading& reading) {
   const Wiring& wiring = reading.wiring;
   Json json{{"format", name_of(reading.format)}, {"partial", reading.partial}};
   Json& devices = json["devices"] = Json::array();
-  for (const Device& device : wiring.devices) devices.push_back(device_json(wiring, device));
+  std::vector<std::string> host_names(static_cast<std::size_t>(hosts_of(wiring)));
+  for (const Device& device : wiring.devices) {
+    if (device.kind == DeviceKind::kHost) host_names[static_cast<std::size_t>(device.host)] = device.name;
+  }
+  for (const Device& device : wiring.devices) devices.push_back(device_json(host_names, device));
   Json& pairs = json["pairs"] = Json::array();
   const Relations relations(wiring);
   const Paths paths(wiring);
