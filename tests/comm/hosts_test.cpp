@@ -325,11 +325,15 @@ TEST_F(AcrossHosts, APulledCableFailsTheOperationByItsDeadlineOnBothHosts) {
         cable.enter(rank / 2);
         ::unsetenv("MASTER_ADDR");
         // Namespaces are hosts of their own: nothing says so but the namespace.
-        const auto comm = make_communicator(std::make_shared<FileStore>(folder.path() / "store"), rank, 4, {20s});
+        const auto store = std::make_shared<FileStore>(folder.path() / "store");
+        const auto comm = make_communicator(store, rank, 4, {20s});
         std::vector<float> data(4'000'000, 1.0f);
         comm->all_reduce({data.data(), DType::kFloat32}, {data.data(), DType::kFloat32}, data.size()).wait();
         EXPECT_EQ(data.back(), 4.0f);
+        // The first call is over on all ranks: rank 0 may be done while what it sent is still under way.
+        store->set("test/first_call_of_" + std::to_string(rank), "done");
         if (rank == 0) {
+          for (int r = 1; r < 4; ++r) store->get("test/first_call_of_" + std::to_string(r), 20s);
           EXPECT_TRUE(TwoHosts::run("ip link set " + cable.interface(0) + " down"));
         }
         CallOptions options;

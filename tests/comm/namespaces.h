@@ -71,9 +71,29 @@ class TwoHosts {
     throw std::runtime_error("no counter of " + interface(host));
   }
 
+  /// Bytes that TCP has sent again in this namespace, at most: its segments times what an interface can carry in one. Called inside.
+  [[nodiscard]] static std::uint64_t sent_again() {
+    std::ifstream file("/proc/thread-self/net/snmp");
+    std::string names;
+    std::string values;
+    while (std::getline(file, names) && std::getline(file, values)) {
+      if (names.rfind("Tcp:", 0) != 0) continue;
+      std::istringstream name_fields(names);
+      std::istringstream value_fields(values);
+      std::string name;
+      std::string value;
+      while (name_fields >> name && value_fields >> value) {
+        if (name == "RetransSegs") return std::stoull(value) * kFrame;
+      }
+    }
+    throw std::runtime_error("no counter of TCP's repeated segments");
+  }
+
   static bool run(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
 
  private:
+  static constexpr std::uint64_t kFrame = 1514;  // an MTU of 1500 and the Ethernet header
+
   static bool running(const std::string& interface) {
     const comm::UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     ifreq request{};

@@ -82,6 +82,7 @@ TEST(TrafficBetweenHosts, IsTheLeastOfHierarchicalAlgorithms) {
           for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
             comm->barrier().wait();
             const std::uint64_t before = hosts.sent(host);
+            const std::uint64_t again_before = TwoHosts::sent_again();
             comm->barrier().wait();
             traffic.call(*comm, dtype, in, out);
             comm->barrier().wait();
@@ -89,9 +90,11 @@ TEST(TrafficBetweenHosts, IsTheLeastOfHierarchicalAlgorithms) {
             const double wanted = least(traffic, dtype, host);
             // Where nothing is to be sent, there are still acknowledgements.
             const double tolerance = 0.05 * (wanted > 0 ? wanted : static_cast<double>(kBytes));
-            if (sent < wanted || sent > wanted + tolerance) {
+            // A busy machine makes TCP send segments again, which isn't the algorithm's traffic.
+            const auto again = static_cast<double>(TwoHosts::sent_again() - again_before);
+            if (sent < wanted || sent - again > wanted + tolerance) {
               wrong += std::string(traffic.name) + " of " + std::string(name_of(dtype)) + ": host " + std::to_string(host) + " sent " +
-                       std::to_string(sent) + " bytes, not " + std::to_string(wanted) + "\n";
+                       std::to_string(sent) + " bytes (" + std::to_string(again) + " at most again), not " + std::to_string(wanted) + "\n";
             }
             comm->barrier().wait();
           }

@@ -34,6 +34,7 @@ TEST(UcxBetweenHosts, EveryByteCrossesTheWire) {
       EXPECT_EQ(interface.address, testing::TwoHosts::address(rank));
       const auto network = testing::join_network(*board, rank, 2, interface);
       const std::uint64_t before = hosts.sent(rank);
+      const std::uint64_t again_before = testing::TwoHosts::sent_again();
       const auto data = testing::pattern(kBytes, 3);
       for (int i = 0; i < kMessages; ++i) {
         if (rank == 0) {
@@ -48,7 +49,8 @@ TEST(UcxBetweenHosts, EveryByteCrossesTheWire) {
       const std::uint64_t sent = hosts.sent(rank) - before;
       if (rank == 0) {
         EXPECT_GE(sent, kBytes * kMessages);
-        EXPECT_LE(sent, kBytes * kMessages * 105 / 100);  // headers
+        const std::uint64_t again = testing::TwoHosts::sent_again() - again_before;  // on a busy machine
+        EXPECT_LE(sent, kBytes * kMessages * 105 / 100 + again);  // headers
       } else {
         EXPECT_LE(sent, kBytes * kMessages / 20);  // acknowledgements
       }
