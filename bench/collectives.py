@@ -104,7 +104,8 @@ def open_mpi():
 def mpich():
     folder = environment_of("mpich")
     program = compiled("mpich", str(folder / "bin" / "mpicc"), {"MPICH_CC": "gcc"})
-    return lambda ranks: ([str(folder / "bin" / "mpiexec"), "-n", str(ranks), program], {})
+    # The folder that the program was linked with may have moved since.
+    return lambda ranks: ([str(folder / "bin" / "mpiexec"), "-n", str(ranks), program], {"LD_LIBRARY_PATH": str(folder / "lib")})
 
 
 def intel_mpi():
