@@ -107,6 +107,53 @@ TEST_F(DoctorMachine, AcsAndIommuInTheWayOfPeerToPeer) {
   EXPECT_TRUE(has(findings, Severity::kWarning, "iommu=pt"));
 }
 
+TEST_F(DoctorMachine, ReadsAcsFromTheConfigurationSpaceOfTheSwitch) {
+  const std::string switch_ports = "pci0000:3a/0000:3a:00.0/0000:3b:00.0/";
+  const auto look = [&] { return check_peer_to_peer(gather_machine_facts({tree.root(), "/nowhere"}, 0)); };
+  tree.config("pci0000:3a/0000:3a:00.0", 0x1d);  // the root port's: nothing passes it from peer to peer
+  tree.config("pci0000:3a/0000:3a:00.0/0000:3b:00.0", std::nullopt);
+  tree.config(switch_ports + "0000:3c:00.0", 0x10);  // upstream forwarding alone
+  tree.config(switch_ports + "0000:3c:04.0", 0x00);
+  tree.config(switch_ports + "0000:3c:08.0", 0x1d);  // the NIC's
+  EXPECT_TRUE(look().empty()) << titles(look());
+  for (const unsigned redirect : {0x04U, 0x08U, 0x1dU}) {
+    tree.config(switch_ports + "0000:3c:04.0", redirect);
+    const auto findings = look();
+    ASSERT_EQ(findings.size(), 1U) << titles(findings);
+    EXPECT_EQ(findings[0].severity, Severity::kError);
+    EXPECT_NE(findings[0].evidence.find("at the switch ports 0000:3c:04.0."), std::string::npos) << findings[0].evidence;
+    EXPECT_NE(findings[0].remedy.find("setpci (ECAP_ACS+6.w=0)"), std::string::npos) << findings[0].remedy;
+  }
+}
+
+TEST_F(DoctorMachine, SaysThatAcsCannotBeSeenWithoutRoot) {
+  const std::string switch_ports = "pci0000:3a/0000:3a:00.0/0000:3b:00.0/";
+  const auto fill = [&](std::size_t bytes) {
+    tree.config("pci0000:3a/0000:3a:00.0/0000:3b:00.0", 0x1d, bytes);
+    for (const char* port : {"0000:3c:00.0", "0000:3c:04.0", "0000:3c:08.0"}) tree.config(switch_ports + port, 0x1d, bytes);
+  };
+  for (const std::size_t bytes : {std::size_t{64}, std::size_t{256}}) {  // without root; a kernel without the extended space
+    fill(bytes);
+    const auto findings = check_peer_to_peer(gather_machine_facts({tree.root(), "/nowhere"}, 0));
+    ASSERT_EQ(findings.size(), 1U) << titles(findings);
+    EXPECT_EQ(findings[0].severity, Severity::kInfo);
+    EXPECT_NE(findings[0].title.find("can't be seen"), std::string::npos);
+    EXPECT_NE(findings[0].remedy.find("as root"), std::string::npos);
+  }
+  // A port that sleeps too deeply reads as ones: nothing is known of it either.
+  for (const char* port : {"0000:3c:00.0", "0000:3c:04.0", "0000:3c:08.0"}) tree.write("sys/devices/" + switch_ports + port + "/config", std::string(4096, '\xff'));
+  tree.config("pci0000:3a/0000:3a:00.0/0000:3b:00.0", 0);
+  EXPECT_TRUE(has(check_peer_to_peer(gather_machine_facts({tree.root(), "/nowhere"}, 0)), Severity::kInfo, "can't be seen"));
+  // Chains that lead in a circle or out of the space end.
+  for (const unsigned long next : {0x100UL, 0xffcUL, 0x0ffUL}) {
+    std::string space(4096, '\0');
+    const unsigned long header = 0x0001 | 1UL << 16 | next << 20;
+    for (std::size_t i = 0; i < 4; ++i) space[0x100 + i] = static_cast<char>(header >> (8 * i) & 0xff);
+    for (const char* port : {"0000:3c:00.0", "0000:3c:04.0", "0000:3c:08.0"}) tree.write("sys/devices/" + switch_ports + port + "/config", space);
+    EXPECT_TRUE(check_peer_to_peer(gather_machine_facts({tree.root(), "/nowhere"}, 0)).empty());
+  }
+}
+
 TEST_F(DoctorMachine, RdmaAndGpuDirectThatAreNotUsed) {
   facts.machine.gpudirect = {};
   EXPECT_TRUE(has(check_rdma(facts), Severity::kWarning, "No GPUDirect RDMA"));

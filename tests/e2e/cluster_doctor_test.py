@@ -54,10 +54,10 @@ class ClusterDoctor(EndToEnd):
         if done.returncode != 0:
             raise unittest.SkipTest(f"no tbf here: {done.stderr.strip()}")
 
-    def examine(self, outside=lambda host: [], inside=lambda host: []):
+    def examine(self, outside=lambda host: [], inside=lambda host: [], ranks=1):
         """The exit codes by host, and what rank 0 said: measurements, then findings."""
         started = [self.start([*outside(host), "ip", "netns", "exec", space, *inside(host), PROGRAM, "launch", "--nnodes", str(HOSTS), "--node-rank", str(host),
-                               "--nproc-per-node", "1", "--master", f"10.213.9.1:{PORT}", "--", PROGRAM, "doctor", "cluster", "--json"])
+                               "--nproc-per-node", str(ranks), "--master", f"10.213.9.1:{PORT}", "--", PROGRAM, "doctor", "cluster", "--json"])
                    for host, space in enumerate(self.hosts)]
         finished = [each.finish() for each in started]
         self.assertEqual(len(finished[0].events), 2, finished[0])
@@ -101,6 +101,13 @@ class ClusterDoctor(EndToEnd):
         self.assertTrue(any("(rank 1) sends slowly" in title for title in titles), (titles, measured))
         self.assertFalse([title for title in titles if "rank 0" in title.lower() or "rank 3" in title.lower()], (titles, measured))
         self.assertEqual(codes, [0, 1, 1, 0])
+
+    def test_data_is_compared_between_all_ranks_and_not_between_hosts_alone(self):
+        codes, measured, found = self.examine(ranks=2)
+        ranks = 2 * HOSTS
+        self.assertEqual(measured["pairs"], {"verified": ranks * (ranks - 1) // 2, "possible": ranks * (ranks - 1) // 2, "wrong": []})
+        self.assertEqual(len(measured["links"]), HOSTS * (HOSTS - 1))
+        self.assertFalse([finding["title"] for finding in found["findings"] if "wrong" in finding["title"]])
 
     def test_clean_runs_are_silent(self):
         for run in range(CLEAN_RUNS):

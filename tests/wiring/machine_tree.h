@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
 namespace wirewise::testing {
@@ -88,6 +89,33 @@ class MachineTree {
   }
   /// A port of a bridge, PCI class 0x0604.
   void port(const std::string& path, int numa = 0) { pci({path, "0x060400", "0x8086", numa}); }
+
+  /// Its configuration space as root sees it (4,096 bytes): a port of a switch with the capabilities of one, Access Control Services with these
+  /// controls last among the extended ones. Without controls: a device that has no such services. `bytes` less: as others see it, 64.
+  void config(const std::string& path, std::optional<unsigned> acs_control, std::size_t bytes = 4096) {
+    std::string space(4096, '\0');
+    const auto put = [&](std::size_t at, unsigned long value, int size) {
+      for (int i = 0; i < size; ++i) space[at + static_cast<std::size_t>(i)] = static_cast<char>(value >> (8 * i) & 0xff);
+    };
+    put(0x00, 0x10b5, 2), put(0x02, 0x9797, 2);  // vendor, device
+    put(0x04, 0x0407, 2), put(0x06, 0x0010, 2);  // command; status: has capabilities
+    put(0x08, 0x060400b0, 4);                    // class, revision
+    put(0x0e, 0x01, 1);                          // header of a bridge
+    put(0x34, 0x40, 1);                          // first capability
+    put(0x40, 0x4801, 2);                        // power management, next at 0x48
+    put(0x48, 0x6805, 2);                        // message signalled interrupts, next at 0x68
+    put(0x68, 0x0010, 2), put(0x6a, 0x0162, 2);  // PCI Express, a downstream port
+    const auto extended = [&](std::size_t at, unsigned id, unsigned version, std::size_t next) { put(at, id | version << 16 | static_cast<unsigned long>(next) << 20, 4); };
+    extended(0x100, 0x0003, 1, 0xfb4);  // serial number
+    extended(0xfb4, 0x0001, 2, 0x138);  // error reporting
+    extended(0x138, 0x0004, 1, acs_control ? 0xf24 : 0);  // power budgeting
+    if (acs_control) {
+      extended(0xf24, 0x000d, 1, 0);
+      put(0xf28, 0x005f, 2);  // what it could do
+      put(0xf2a, *acs_control, 2);
+    }
+    write("sys/devices/" + path + "/config", space.substr(0, bytes));
+  }
 
   void net(const std::string& name, const std::string& pci_path, long speed, const std::string& state = "up") {
     write("sys/class/net/" + name + "/operstate", state + "\n");

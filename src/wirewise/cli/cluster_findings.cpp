@@ -24,6 +24,7 @@ class Judge {
           "Look for other processes on its socket, memory of another NUMA node (numactl -H), a missing memory module (dmidecode -t memory).");
     limits();
     wrong_data();
+    wrong_pairs();
     hosts("sends", [](const LinkProbe& link) { return link.from; });
     hosts("receives", [](const LinkProbe& link) { return link.to; });
     paths();
@@ -82,6 +83,23 @@ class Judge {
       if (link.wrong == 0) continue;
       add(Severity::kError, link.to, fmt::format("Data from {} to {} comes wrong.", host_text(link.from), host_text(link.to)),
           fmt::format("{} bytes differ from what was sent.", link.wrong), "Take both hosts out; check cables, NICs and memory (ethtool -S, edac-util).");
+    }
+  }
+
+  /// Pairs of ranks. Those of first ranks that wrong_data() named with their hosts aren't named again.
+  void wrong_pairs() {
+    for (const PairFault& fault : probe_.pairs.faults) {
+      const RankProbe& from = probe_.ranks[static_cast<std::size_t>(fault.from)];
+      const RankProbe& to = probe_.ranks[static_cast<std::size_t>(fault.to)];
+      const bool named = std::any_of(probe_.links.begin(), probe_.links.end(), [&](const LinkProbe& link) { return link.wrong > 0 && link.from == from.host && link.to == to.host; });
+      if (named) continue;
+      const bool inside = from.host == to.host;
+      add(Severity::kError, to.host,
+          inside ? fmt::format("Data from rank {} to rank {} on host {} comes wrong.", from.rank, to.rank, to.host_name)
+                 : fmt::format("Data from rank {} on host {} to rank {} on host {} comes wrong.", from.rank, from.host_name, to.rank, to.host_name),
+          fmt::format("{} bytes differ from what was sent.", fault.wrong),
+          inside ? "Take the host out; check its memory and its PCIe devices (edac-util, dmesg, wirewise doctor as root)."
+                 : "Take both hosts out; check cables, NICs and memory (ethtool -S, edac-util).");
     }
   }
 

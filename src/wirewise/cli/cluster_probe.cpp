@@ -122,8 +122,6 @@ void measure_self(Communicator& communicator, const std::vector<Report>& all, Re
   communicator.barrier().wait();
 }
 
-std::uint64_t pattern(std::uint64_t seed, std::size_t word) { return (seed + word) * 0x9e3779b97f4a7c15ULL; }
-
 /// A pair of hosts, first ranks only. The receiver measures: it asks for each message, so that none waits on its way.
 class PairProbe {
  public:
@@ -209,21 +207,6 @@ std::vector<LinkProbe> measure_links(Communicator& communicator, const std::vect
 
 }  // namespace
 
-std::vector<int> tournament_round(int hosts, int round) {
-  // The circle method: one place stands, the others turn; an odd number leaves one place empty.
-  const int places = hosts + hosts % 2;
-  std::vector<int> partner(static_cast<std::size_t>(hosts), -1);
-  const auto at = [&](int place) { return place == 0 ? 0 : (place - 1 + round) % (places - 1) + 1; };
-  for (int place = 0; place < places / 2; ++place) {
-    const int a = at(place);
-    const int b = at(places - 1 - place);
-    if (a >= hosts || b >= hosts) continue;
-    partner[static_cast<std::size_t>(a)] = b;
-    partner[static_cast<std::size_t>(b)] = a;
-  }
-  return partner;
-}
-
 ClusterProbe best_of(const ClusterProbe& a, const ClusterProbe& b) {
   ClusterProbe best = a;
   for (std::size_t rank = 0; rank < best.ranks.size(); ++rank) {
@@ -237,6 +220,11 @@ ClusterProbe best_of(const ClusterProbe& a, const ClusterProbe& b) {
     best.links[i].bandwidth = std::max(best.links[i].bandwidth, b.links[i].bandwidth);
     best.links[i].latency = std::min(best.links[i].latency, b.links[i].latency);
     best.links[i].wrong += b.links[i].wrong;
+  }
+  for (const PairFault& fault : b.pairs.faults) {
+    const auto same = std::find_if(best.pairs.faults.begin(), best.pairs.faults.end(), [&](const PairFault& other) { return other.from == fault.from && other.to == fault.to; });
+    if (same == best.pairs.faults.end()) best.pairs.faults.push_back(fault);
+    else same->wrong += fault.wrong;
   }
   return best;
 }
@@ -256,6 +244,9 @@ ClusterProbe probe_cluster(Communicator& communicator, const ProbeOptions& optio
   }
   probe.hosts = static_cast<int>(first_rank.size());
   probe.links = measure_links(communicator, first_rank, options);
+  std::vector<int> host_of_rank;
+  for (const RankProbe& rank : probe.ranks) host_of_rank.push_back(rank.host);
+  probe.pairs = check_pairs(communicator, host_of_rank, options.pair_message, kMostRounds);
   return probe;
 }
 

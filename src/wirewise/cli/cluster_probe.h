@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "wirewise/base/units.h"
+#include "wirewise/cli/cluster_pairs.h"
 #include "wirewise/comm/communicator.h"
 
 namespace wirewise {
@@ -33,6 +34,7 @@ struct LinkProbe {
 struct ClusterProbe {
   std::vector<RankProbe> ranks;  // by rank
   std::vector<LinkProbe> links;
+  PairCheck pairs;  // of ranks
   int hosts = 1;
 };
 
@@ -42,6 +44,7 @@ struct ProbeOptions {
   Bytes message = 4 << 20;
   int messages = 3;           // of a pair and direction
   int rounds = 0;             // of pairs of hosts; 0: until each has met each, at most 64
+  Bytes pair_message = 1 << 20;  // of a pair of ranks, whose data alone counts
 };
 
 /// Collective; all ranks get the same. Ranks that share a machine and outnumber its cores measure themselves one after the other, others
@@ -50,8 +53,5 @@ struct ProbeOptions {
 
 /// The better figure of each of two probes of one cluster; faults of data add up.
 [[nodiscard]] ClusterProbe best_of(const ClusterProbe& a, const ClusterProbe& b);
-
-/// Round `round` of a tournament of `hosts`: the partner of each, or -1. Each pair meets once in hosts - 1 rounds (hosts, if odd).
-[[nodiscard]] std::vector<int> tournament_round(int hosts, int round);
 
 }  // namespace wirewise

@@ -42,6 +42,9 @@ void print_measured(const ClusterProbe& probe, bool json) {
     for (const LinkProbe& link : probe.links) {
       line["links"].push_back({{"from", link.from}, {"to", link.to}, {"bandwidth_GBps", link.bandwidth / 1e9}, {"latency_us", link.latency * 1e6}, {"wrong", link.wrong}});
     }
+    Json wrong = Json::array();
+    for (const PairFault& fault : probe.pairs.faults) wrong.push_back({{"from", fault.from}, {"to", fault.to}, {"wrong", fault.wrong}});
+    line["pairs"] = {{"verified", probe.pairs.pairs}, {"possible", probe.pairs.possible}, {"wrong", std::move(wrong)}};
     std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
     return;
   }
@@ -51,6 +54,7 @@ void print_measured(const ClusterProbe& probe, bool json) {
   }
   if (!probe.links.empty()) std::cout << "from    to     GB/s  latency us\n";
   for (const LinkProbe& link : probe.links) std::cout << fmt::format("{:>4}  {:>4}  {:>7.3g}  {:>10.3g}\n", link.from, link.to, link.bandwidth / 1e9, link.latency * 1e6);
+  std::cout << fmt::format("data verified between {} of {} pairs of ranks\n", probe.pairs.pairs, probe.pairs.possible);
 }
 
 int run_rank(const Arguments& arguments, const RankEnvironment& environment) {

@@ -42,6 +42,7 @@ std::optional<unsigned> acs_of(const fs::path& config_file) {
   std::size_t at = 0x100;
   for (int steps = 0; steps < 512 && at >= 0x100 && at + 8 <= config.size(); ++steps) {
     const unsigned header = byte(at) | byte(at + 1) << 8 | byte(at + 2) << 16 | byte(at + 3) << 24;
+    if (header == 0xffffffff) return std::nullopt;  // it sleeps, and answers nothing
     if ((header & 0xffff) == 0x000d) return byte(at + 6) | byte(at + 7) << 8;
     at = header >> 20;
   }
