@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "cli/program.h"
 
@@ -70,12 +71,71 @@ TEST_F(Place, KnowsTheClustersOfTheProgram) {
   EXPECT_LT(2 * json["communication_s"].get<double>(), json["random_s"].get<double>());
 }
 
+/// What a phase sends, and where that is from.
+std::pair<double, std::string> sends(const nlohmann::json& json, const std::string& name) {
+  for (const auto& phase : json["traffic"]) {
+    if (phase["name"] == name) return {phase["bytes"].get<double>(), phase["from"].get<std::string>()};
+  }
+  ADD_FAILURE() << "no traffic of " << name;
+  return {};
+}
+
+TEST_F(Place, TrafficOfAConfigurationIsThatOfItsSchedule) {
+  // GPT-2's 124,439,808 parameters in 12 blocks, embedding and head. DDP: an all-reduce of all in float32, whatever rounds to shards adds.
+  const std::vector<std::string> config{"--model", "gpt2", "--set", "train.sequence=512", "--set", "train.micro_batch=2", "--set", "train.accumulation=3",
+                                        "--set", "strategy.param_dtype=\"bfloat16\"", "--set", "strategy.reduce_dtype=\"float32\""};
+  const auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> all{"place", "--from", file(), "--json"};
+    all.insert(all.end(), config.begin(), config.end());
+    all.insert(all.end(), more.begin(), more.end());
+    Program program(all);
+    EXPECT_EQ(program.wait(), 0) << program.err();
+    return nlohmann::json::parse(program.out());
+  };
+  const double parameters = 124439808;
+  auto json = run({"--set", "strategy.name=ddp"});
+  EXPECT_EQ(json["ranks"].size(), 8U);  // as many as devices
+  auto [bytes, from] = sends(json, "dp_shard");
+  EXPECT_EQ(from, "the step's schedule");
+  EXPECT_NEAR(bytes, 2 * 7.0 / 8 * parameters * 4, 1e-3 * bytes);
+  // ZeRO-3: gathered in bfloat16 for forward and backward of each of 3 micro-batches, reduced once in float32.
+  std::tie(bytes, from) = sends(run({"--set", "strategy.name=zero3", "--ranks", "4"}), "dp_shard");
+  EXPECT_GT(bytes, 3.0 / 4 * parameters * (3 * 2 * 2 * 0.7 + 4));  // embedding and head need fewer
+  EXPECT_LT(bytes, 3.0 / 4 * parameters * (3 * 2 * 2 + 4) * 1.001);
+  // Degrees that can't be trained yet: 4 all-reduces a block of 2 * 512 * 3 tokens of 768 numbers of 2 bytes; data parallelism of half the parameters.
+  json = run({"--set", "strategy.name=ddp", "--mesh", "dp=4,tp=2"});
+  EXPECT_EQ(sends(json, "tp").second, "the model's size");
+  EXPECT_NEAR(sends(json, "tp").first, 12 * 4 * 2 * 0.5 * (2.0 * 512 * 3 * 768 * 2), 1);
+  EXPECT_EQ(sends(json, "dp_shard").second, "the step's schedule");
+  EXPECT_NEAR(sends(json, "dp_shard").first, 2 * 3.0 / 4 * parameters * 4 / 2, 1e-3 * parameters);
+  EXPECT_EQ(sends(run({"--mesh", "dp=4,tp=2", "--traffic", "tp=5G"}), "tp"), (std::pair<double, std::string>{5 * 1024.0 * 1024 * 1024, "--traffic"}));
+}
+
+TEST_F(Place, ReadsTheConfigurationThatTrainReads) {
+  std::ofstream(folder_ / "train.toml") << "[model]\npreset = \"gpt2\"\n[train]\nsequence = 128\nglobal_batch = 16\nmicro_batch = 1\n[strategy]\nname = \"zero1\"\n";
+  Program program({"place", "--from", file(), "--config", (folder_ / "train.toml").string()});
+  ASSERT_EQ(program.wait(), 0) << program.err();
+  EXPECT_NE(program.out().find("a rank sends in a step, dp_shard: "), std::string::npos) << program.out();
+  EXPECT_NE(program.out().find("of the step's schedule"), std::string::npos) << program.out();
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--zero", "1"}, "--set strategy.zero=1"}, {{"--set", "train.global_batch=15"}, "15"},         {{"--set", "model.presett=\"x\""}, "model.preset"},
+      {{"--set", "strategy.tp=3"}, "--mesh"},     {{"--mesh", "dp=8", "--ranks", "8"}, "Leave --ranks out"}};
+  for (const auto& [arguments, text] : cases) {
+    std::vector<std::string> all{"place", "--from", file(), "--config", (folder_ / "train.toml").string()};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    Program refused(all);
+    EXPECT_EQ(refused.wait(), 2) << text << refused.out();
+    EXPECT_NE(refused.err().find(text), std::string::npos) << text << " in " << refused.err();
+  }
+}
+
 TEST_F(Place, RefusesWithTheRemedy) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--mesh", "tp=16"}, "don't fit on 8 devices"},        {{"--mesh", "pt=2"}, "Did you mean"},
       {{"--mesh", "tp=8", "--exclude", "host1"}, "host0"},    {{"--mesh", "tp=8", "--traffic", "tp"}, "names no size"},
       {{"--mesh", "tp=8", "--traffic", "cp=1G"}, "above 1"},  {{"--mesh", "tp=8", "--nodes", "3"}, "divides the ranks"},
       {{"--mesh", "tp=8", "--exclude", "host0"}, "no GPUs"},  {{"--mesh", "tp=8", "--cluster", "512-h100"}, "Give either"},
+      {{}, "--config"},                                       {{"--mesh", "tp=8", "--ranks", "8"}, "--ranks goes with"},
   };
   for (const auto& [arguments, text] : cases) {
     std::vector<std::string> all{"place", "--from", file()};

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -14,6 +15,7 @@
 #include "wirewise/base/nearest.h"
 #include "wirewise/base/text.h"
 #include "wirewise/cli/commands.h"
+#include "wirewise/cli/place_traffic.h"
 #include "wirewise/plan/emit.h"
 #include "wirewise/plan/placement_traffic.h"
 #include "wirewise/wiring/cluster_file.h"
@@ -25,8 +27,10 @@ namespace wirewise {
 namespace {
 
 struct Options {
-  std::string cluster, from, mesh, traffic, exclude, emit;
-  int nodes = 0, zero = 3;
+  std::string cluster, from, mesh, traffic, exclude, emit, config, model;
+  std::vector<std::string> overrides;
+  int nodes = 0, ranks = 0;
+  std::optional<int> zero;
   bool json = false;
   JobsetOptions jobset;
 };
@@ -96,13 +100,48 @@ std::vector<int> leaves(const Wiring& wiring, const std::vector<RankPlace>& plac
   return of_node;
 }
 
+/// What the mesh sends: of a training configuration, or of a transformer of common size.
+StepTraffic traffic_of(const Options& options, const Wiring& wiring, const std::vector<int>& devices) {
+  const std::map<std::string, double> given = given_traffic(options.traffic);
+  const bool configured = !options.config.empty() || !options.model.empty() || !options.overrides.empty();
+  if (!configured) {
+    if (options.mesh.empty()) throw bad_input("nothing says which ranks there are.", "Give --mesh pp=2,dp=8,tp=8, or a training configuration with --config.");
+    if (options.ranks > 0) throw bad_input("--ranks goes with --config or --model; --mesh says by itself how many ranks there are.", "Leave it out.");
+    Strategy mesh = parse_mesh(options.mesh);
+    mesh.zero = options.zero.value_or(3);
+    StepTraffic step{placement_traffic(mesh, TransformerStep{}, given), {}};
+    for (const TrafficPhase& phase : step.traffic.phases) step.from[phase.name] = given.contains(phase.name) ? "--traffic" : "a transformer of 7 billion parameters";
+    return step;
+  }
+  if (options.zero) throw bad_input("--zero and a training configuration both say the stage of ZeRO.", "Set it with --set strategy.zero=" + std::to_string(*options.zero) + ".");
+  if (options.ranks > 0 && !options.mesh.empty()) throw bad_input("--ranks and --mesh both say how many ranks there are.", "Leave --ranks out.");
+  std::map<int, int> on_host;
+  for (const int device : devices) ++on_host[wiring.devices[static_cast<std::size_t>(device)].host];
+  int most = 0;
+  for (const auto& [host, count] : on_host) most = std::max(most, count);
+  PlacedOn on;
+  on.devices = options.ranks > 0 ? options.ranks : options.nodes > 0 ? options.nodes * most : static_cast<int>(devices.size());
+  on.hosts = options.nodes > 0 ? options.nodes : static_cast<int>(on_host.size());
+  on.gpus = wiring.devices[static_cast<std::size_t>(devices.front())].kind == DeviceKind::kGpu;
+  PlacedStep step{options.config, {}, options.mesh, given};
+  if (!options.model.empty()) step.overrides.push_back("model.preset=" + options.model);
+  step.overrides.insert(step.overrides.end(), options.overrides.begin(), options.overrides.end());
+  return step_traffic(step, on);
+}
+
+nlohmann::json traffic_json(const StepTraffic& step) {
+  nlohmann::json phases = nlohmann::json::array();
+  for (const TrafficPhase& phase : step.traffic.phases) phases.push_back({{"name", phase.name}, {"bytes", phase.bytes}, {"from", step.from.at(phase.name)}});
+  return phases;
+}
+
 nlohmann::json phases_json(const CommunicationTime& time) {
   nlohmann::json phases = nlohmann::json::array();
   for (const PhaseTime& phase : time.phases) phases.push_back({{"name", phase.name}, {"seconds", phase.seconds}, {"limited_by", phase.where}});
   return phases;
 }
 
-std::string to_json(const Placement& placement, const std::vector<RankPlace>& places) {
+std::string to_json(const Placement& placement, const std::vector<RankPlace>& places, const StepTraffic& step) {
   nlohmann::json ranks = nlohmann::json::array();
   for (const RankPlace& place : places) {
     nlohmann::json rank{{"rank", place.rank}, {"host", place.host}, {"local_rank", place.local_rank}, {"device", place.device}};
@@ -114,6 +153,7 @@ std::string to_json(const Placement& placement, const std::vector<RankPlace>& pl
     ranks.push_back(std::move(rank));
   }
   const nlohmann::json all{{"ranks", std::move(ranks)},
+                           {"traffic", traffic_json(step)},
                            {"communication_s", placement.time.seconds},
                            {"linear_s", placement.linear.seconds},
                            {"random_s", placement.random.seconds},
@@ -135,7 +175,7 @@ std::string numbers(const std::vector<int>& values) {
   return text;
 }
 
-void print(const Placement& placement, const std::vector<RankPlace>& places) {
+void print(const Placement& placement, const std::vector<RankPlace>& places, const StepTraffic& step) {
   struct Host {
     std::vector<int> ranks, gpus;
     std::string devices;
@@ -158,6 +198,9 @@ void print(const Placement& placement, const std::vector<RankPlace>& places) {
     if (!(placement.time.seconds > 0)) return format_seconds(other.seconds);
     return fmt::format("{} ({:.2f} times as long)", format_seconds(other.seconds), other.seconds / placement.time.seconds);
   };
+  for (const TrafficPhase& phase : step.traffic.phases) {
+    std::cout << fmt::format("a rank sends in a step, {}: {:.3g} GB (of {})\n", phase.name, phase.bytes / 1e9, step.from.at(phase.name));
+  }
   std::cout << "communication of a step, as modelled: " << format_seconds(placement.time.seconds) << (placement.exact ? " (no placement is faster)" : "") << "\n"
             << "  in the order of the devices:        " << against(placement.linear) << "\n"
             << "  in random order (median):           " << against(placement.random) << "\n";
@@ -166,18 +209,16 @@ void print(const Placement& placement, const std::vector<RankPlace>& places) {
 
 void run(const Options& options) {
   const Wiring wiring = wiring_of(options);
-  Strategy mesh = parse_mesh(options.mesh);
-  mesh.zero = options.zero;
-  const RankTraffic traffic = placement_traffic(mesh, TransformerStep{}, given_traffic(options.traffic));
   PlacementOptions how;
   how.devices = free_devices(wiring, options.exclude);
   how.nodes = options.nodes;
-  const Placement placement = place(wiring, traffic, how);
+  const StepTraffic step = traffic_of(options, wiring, how.devices);
+  const Placement placement = place(wiring, step.traffic, how);
   const std::vector<RankPlace> places = rank_places(wiring, placement.device);
   if (options.emit.empty() && !options.json) {
-    print(placement, places);
+    print(placement, places, step);
   } else if (options.json || options.emit == "json") {
-    std::cout << to_json(placement, places) << "\n";
+    std::cout << to_json(placement, places, step) << "\n";
   } else if (options.emit == "torchrun") {
     std::cout << emit_torchrun(places);
   } else if (options.emit == "slurm") {
@@ -204,11 +245,15 @@ void register_place(CLI::App& app, int&) {
   const auto options = std::make_shared<Options>();
   place->add_option("--cluster", options->cluster, "The cluster: a description's file, or the name of one that wirewise brings along");
   place->add_option("--from", options->from, "A file that describes the machine; its format is recognised. Without either: this machine");
-  place->add_option("--mesh", options->mesh, "Degrees: pp=2,dp=8,tp=8 (also dp_replicate, dp_shard, cp, ep)")->required();
+  place->add_option("--mesh", options->mesh, "Degrees: pp=2,dp=8,tp=8 (also dp_replicate, dp_shard, cp, ep)");
+  place->add_option("--config", options->config, "A configuration of wirewise train: traffic is that of its step, and without --mesh the degrees are its own");
+  place->add_option("--model", options->model, "A published model by name, as model.preset in a configuration: llama-3-8b");
+  place->add_option("--set", options->overrides, "key=value over the configuration, repeatable")->take_all();
+  place->add_option("--ranks", options->ranks, "With --config and without --mesh: how many ranks; otherwise one on every free device")->check(CLI::Range(1, 1 << 20));
   place->add_option("--nodes", options->nodes, "Hosts to use, equally many ranks on each; without it as comes out best")->check(CLI::PositiveNumber);
   place->add_option("--exclude", options->exclude, "Hosts to leave out: node3,node7");
-  place->add_option("--traffic", options->traffic, "Bytes that a rank sends in a step, by degree: tp=10G,dp=1G; the others as a transformer of 7 billion parameters");
-  place->add_option("--zero", options->zero, "Stage of ZeRO over dp_shard, for its traffic")->check(CLI::Range(0, 3));
+  place->add_option("--traffic", options->traffic, "Bytes that a rank sends in a step, by degree: tp=10G,dp=1G; the others as the configuration's, else as a transformer of 7 billion parameters");
+  place->add_option("--zero", options->zero, "Stage of ZeRO over dp_shard, for its traffic, where no configuration says it (3)")->check(CLI::Range(0, 3));
   place->add_option("--emit", options->emit, "torchrun, slurm, slurm-hostfile, rankfile, jobset, env or json")
       ->check(CLI::IsMember({"torchrun", "slurm", "slurm-hostfile", "rankfile", "jobset", "env", "json"}));
   place->add_option("--jobset-name", options->jobset.name, "Name of the JobSet");
