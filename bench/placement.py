@@ -28,7 +28,7 @@ DEADLINE = 300
 ORDERS = [[0, 1, 2, 3], [0, 2, 1, 3], [0, 3, 1, 2]]  # who is next to whom: all that differs between four alike ranks
 MESH = "dp_replicate=2,dp_shard=2"  # most of what is sent stays within pairs
 MODEL = {
-    "model.family": "gpt2", "model.layers": 4, "model.width": 384, "model.heads": 6, "model.vocab": 8192, "model.context": 128,
+    "model.family": "gpt2", "model.layers": 2, "model.width": 256, "model.heads": 4, "model.vocab": 8192, "model.context": 128,
     "train.sequence": 128, "train.micro_batch": 1, "train.steps": 4, "train.lr": 1e-4, "train.min_lr": 1e-4, "data.validation": 0, "train.threads": 1,
 }
 
