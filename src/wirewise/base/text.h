@@ -18,6 +18,9 @@ namespace wirewise {
 /// A whole decimal number that fits in 64 bits, with nothing before or after it. Empty otherwise.
 [[nodiscard]] std::optional<long long> parse_integer(std::string_view text) noexcept;
 
+/// With A to Z as a to z; all else stays.
+[[nodiscard]] std::string lower_case(std::string_view text);
+
 /// The text with control characters and invalid UTF-8 bytes written as \xNN, so that a hostile name can't steer a terminal.
 [[nodiscard]] std::string printable(std::string_view text);
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "wirewise/base/error.h"
+#include "wirewise/base/text.h"
 
 namespace wirewise {
 namespace {
@@ -34,14 +35,6 @@ constexpr std::array<Suffix, 14> kSuffixes{{
     {"tib", 40},
 }};
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return result;
-}
-
 /// Three significant digits of 0 < value < 1000, without an exponent.
 std::string three_digits(double value) {
   const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
@@ -61,7 +54,7 @@ Bytes parse_size(std::string_view text) {
   if (status != std::errc()) throw refuse("it does not start with a whole number");
   std::string_view rest = text.substr(static_cast<std::size_t>(end - text.data()));
   if (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
-  const std::string suffix = lower(rest);
+  const std::string suffix = lower_case(rest);
   for (const auto& known : kSuffixes) {
     if (known.text != suffix) continue;
     if (number > (std::numeric_limits<Bytes>::max() >> known.shift)) throw refuse("it does not fit in 64 bits");

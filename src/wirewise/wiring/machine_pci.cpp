@@ -102,8 +102,7 @@ const PciDevice* find_pci(const Machine& machine, const std::string& address) no
 }
 
 std::string pci_address(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::string lower = lower_case(text);
   if (lower.size() == 16 && lower[8] == ':' && lower.starts_with("0000")) lower.erase(0, 4);
   return sysfs::is_pci_address(lower) ? lower : std::string(text);
 }

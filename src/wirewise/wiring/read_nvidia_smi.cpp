@@ -43,8 +43,7 @@ bool missing(const std::string& value) {
 
 /// "00000000:1B:00.0" as Linux writes it, "0000:1b:00.0".
 std::string pci_of(const std::string& text) {
-  std::string pci;
-  std::transform(text.begin(), text.end(), std::back_inserter(pci), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string pci = lower_case(text);
   if (pci.find_first_not_of("0123456789abcdef:.") != std::string::npos || pci.size() > 20) return {};
   return pci.size() == 16 && pci.compare(0, 4, "0000") == 0 ? pci.substr(4) : pci;
 }

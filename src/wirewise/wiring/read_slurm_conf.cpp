@@ -15,12 +15,6 @@ namespace {
 
 constexpr std::size_t kMostSizes = 32;
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
-}
-
 bool blank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
 struct Place {
@@ -104,7 +98,7 @@ class Reader {
       pair.key_at = at;
       while (at < text.size() && text[at] != '=' && !blank(text[at])) ++at;
       const std::string key = text.substr(pair.key_at, at - pair.key_at);
-      pair.key = lower(key);
+      pair.key = lower_case(key);
       if (pairs.empty() && pair.key == "include") {
         note(statement.at(pair.key_at), "the file includes another one, which isn't read.", true);
         return {};
@@ -137,7 +131,7 @@ class Reader {
 
   std::vector<std::string> names(const Statement& statement, const Pair& pair) {
     std::vector<std::string> names;
-    if (lower(pair.value) == "(null)") return names;  // as scontrol prints none
+    if (lower_case(pair.value) == "(null)") return names;  // as scontrol prints none
     const auto fault = expand_node_list(pair.value, names, kMostSlurmNodes - std::min(kMostSlurmNodes, named_));
     if (fault) {
       const Place place = statement.at(pair.value_at + fault->offset);
@@ -233,7 +227,7 @@ class Reader {
 
 bool looks_like_slurm_conf(const std::vector<TextLine>& lines) {
   return std::any_of(lines.begin(), lines.end(), [](const TextLine& line) {
-    const std::string start = lower(trimmed(line.text).substr(0, 40));
+    const std::string start = lower_case(trimmed(line.text).substr(0, 40));
     for (std::string_view key : {"switchname", "blockname", "ringname", "blocksizes"}) {
       if (start.compare(0, key.size(), key) != 0) continue;
       const std::size_t next = start.find_first_not_of(" \t", key.size());
