@@ -1,3 +1,4 @@
+// From the lines of a log to what each thread tells of itself; nccl_instances.h puts the threads together.
 #include "wirewise/wiring/nccl_log.h"
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <tuple>
 
 #include "wirewise/base/text.h"
+#include "wirewise/wiring/nccl_instances.h"
 #include "wirewise/wiring/nccl_lines.h"
 #include "wirewise/wiring/text_lines.h"
 
@@ -47,16 +49,6 @@ std::optional<std::vector<int>> children_of(const std::string& text) {
   return down;
 }
 
-/// One rank of one communicator, as one thread of its process tells of it.
-struct Instance {
-  std::string host, id, bus;
-  long long pid = 0;
-  int device = -1, rank = -1, size = 0, turn = 0;
-  bool complete = false;
-  NcclCommunicator said;
-  std::map<int, std::pair<int, int>> around;  // by channel: the ranks before and after in the ring
-};
-
 class Reader {
  public:
   explicit Reader(std::string_view file) : file_(file) {}
@@ -71,7 +63,7 @@ class Reader {
       if (!line.ended && line.text.find("NCCL") != std::string::npos) note(line.number, "the file ends in the middle of this line.", true);
     }
     if (!seen_) throw unreadable(file_, 0, 0, "there is no line of NCCL in it.", "Take the log of a run with NCCL_DEBUG=INFO.");
-    gather();
+    log_.communicators = nccl_communicators(std::move(instances_));
     return std::move(log_);
   }
 
@@ -121,14 +113,14 @@ class Reader {
     }
   }
 
-  Instance& instance(const NcclLine& line) { return instances_[current_.try_emplace(Key(line.host, line.pid, line.tid), open(line)).first->second]; }
+  NcclInstance& instance(const NcclLine& line) { return instances_[current_.try_emplace(Key(line.host, line.pid, line.tid), open(line)).first->second]; }
   std::size_t open(const NcclLine& line) {
     const Key key(line.host, line.pid, line.tid);
     if (const auto known = current_.find(key); known != current_.end()) return known->second;
     return fresh(line);
   }
   std::size_t fresh(const NcclLine& line) {
-    Instance added;
+    NcclInstance added;
     added.host = line.host;
     added.pid = line.pid;
     added.device = line.device;
@@ -136,7 +128,7 @@ class Reader {
     return instances_.size() - 1;
   }
   /// The thread begins with another communicator, once its last is told to the end.
-  Instance& beginning(const NcclLine& line) {
+  NcclInstance& beginning(const NcclLine& line) {
     const Key key(line.host, line.pid, line.tid);
     const auto known = current_.find(key);
     if (known != current_.end() && instances_[known->second].complete) known->second = fresh(line);
@@ -166,7 +158,7 @@ class Reader {
     } else if (line.text.find("nranks ") != std::string::npos && line.text.find(" rank ") != std::string::npos) {
       init(line, words);
     } else if (line.text.find(" coll channels, ") != std::string::npos) {
-      Instance& at = instance(line);
+      NcclInstance& at = instance(line);
       for (std::size_t i = 0; i + 2 < words.size(); ++i) {
         const auto count = small_number(words[i], 4096);
         if (!count || !words[i + 2].starts_with("channels")) continue;
@@ -227,7 +219,7 @@ class Reader {
         order.push_back(*rank);
       }
       if (order.empty() || std::set<int>(order.begin(), order.end()).size() != order.size()) return cut(line);  // a ring names each rank once
-      Instance& at = beginning(line);
+      NcclInstance& at = beginning(line);
       if (at.size == 0 && order.size() != kPrintedRanks) at.size = static_cast<int>(order.size());
       at.rank = at.rank < 0 ? 0 : at.rank;  // rank 0 prints it
       at.said.rings[*number] = std::move(order);
@@ -238,7 +230,7 @@ class Reader {
       if (words.size() != 8 || words[4] != "->" || words[6] != "->") return cut(line);
       const auto before = small_number(words[3]), own = small_number(words[5]), after = small_number(words[7]);
       if (!before || !own || !after || *own < 0) return cut(line);
-      Instance& at = instance(line);
+      NcclInstance& at = instance(line);
       at.rank = *own;
       at.around[*number] = {*before, *after};
       return;
@@ -248,7 +240,7 @@ class Reader {
     std::string transport;
     for (auto word = via + 1; word != words.end() && *word != "comm"; ++word) transport += (transport.empty() ? "" : " ") + *word;
     if (!from || !to || transport.empty()) return cut(line);
-    Instance& at = instance(line);
+    NcclInstance& at = instance(line);
     const bool receives = std::find(words.begin(), via, "[receive]") != via;
     if (at.rank < 0) at.rank = receives ? to->rank : from->rank;
     if (at.bus.empty()) at.bus = receives ? to->bus : from->bus;
@@ -257,7 +249,7 @@ class Reader {
 
   /// "[0] 1/16/-1->0->-1 [1] …", each perhaps with "|-1->0->1/16/-1" after it.
   void trees(const NcclLine& line, const std::vector<std::string>& words) {
-    Instance& at = beginning(line);
+    NcclInstance& at = beginning(line);
     for (std::size_t i = 1; i + 1 < words.size(); i += 2) {
       const std::string& head = words[i];
       const auto number = head.size() > 2 && head.front() == '[' && head.back() == ']' ? small_number(std::string_view(head).substr(1, head.size() - 2), 4096) : std::nullopt;
@@ -277,7 +269,7 @@ class Reader {
     const auto number = small_number(words[1], 4096), up = small_number(words[3]), own = small_number(words[5]);
     const auto down = children_of(words[7]);
     if (!number || *number < 0 || !up || !own || *own < 0 || !down) return cut(line);
-    Instance& at = instance(line);
+    NcclInstance& at = instance(line);
     at.rank = *own;
     at.said.trees[*number][*own] = {*up, *down};
   }
@@ -292,7 +284,7 @@ class Reader {
     if (!rank || !size) return;
     if (*rank < 0 || *size < 1 || *rank >= *size) return cut(line);
     const bool start = words.back() == "START", init_line = line.text.find("Init COMPLETE") != std::string::npos;
-    Instance& at = start ? beginning(line) : instance(line);
+    NcclInstance& at = start ? beginning(line) : instance(line);
     at.rank = *rank;
     at.size = *size;
     if (const auto device = small_number(after("cudaDev"))) at.device = *device;
@@ -301,156 +293,13 @@ class Reader {
     at.complete = at.complete || init_line || words.back() == "COMPLETE";
   }
 
-  // From threads to communicators.
-
-  void add(NcclCommunicator& to, const Instance& from) {
-    to.size = std::max(to.size, from.size);
-    if (from.rank >= 0) {
-      NcclRank& rank = to.ranks[from.rank];
-      if (rank.host.empty()) rank = {from.host, from.pid, from.device, from.bus, from.complete};
-      else if (rank.host == from.host && rank.pid == from.pid) {
-        rank.complete = rank.complete || from.complete;
-        if (rank.bus.empty()) rank.bus = from.bus;
-      }
-    }
-    for (const auto& [ends, transports] : from.said.links) {
-      for (const auto& [transport, channels] : transports) to.links[ends][transport].insert(channels.begin(), channels.end());
-    }
-    for (const auto& [number, order] : from.said.rings) to.rings.try_emplace(number, order);
-    for (const auto& [number, nodes] : from.said.trees) to.trees[number].insert(nodes.begin(), nodes.end());
-    to.channels = std::max(to.channels, from.said.channels);
-    to.p2p_channels = std::max(to.p2p_channels, from.said.p2p_channels);
-    to.nvls_channels = std::max(to.nvls_channels, from.said.nvls_channels);
-    to.nvls = to.nvls || from.said.nvls || from.said.nvls_channels > 0;
-    to.nvlink = to.nvlink || from.said.nvlink;
-  }
-
-  using Members = std::vector<const Instance*>;
-  static int most_of_one_rank(const Members& members) {
-    std::map<int, std::set<std::pair<std::string, long long>>> seen;
-    int most = 1;
-    for (const Instance* member : members) {
-      if (member->rank < 0) continue;
-      seen[member->rank].insert({member->host, member->pid});
-      most = std::max(most, static_cast<int>(seen[member->rank].size()));
-    }
-    return most;
-  }
-
-  /// Communicators of one size whose ranks the log doesn't assign: told apart by host (a group inside each) or by device (a group of each
-  /// across hosts) where that makes at least one whole.
-  template <typename KeyOf>
-  static std::optional<std::vector<Members>> told_apart(const Members& members, int size, KeyOf key_of) {
-    std::map<std::string, Members> parts;
-    for (const Instance* member : members) parts[key_of(*member)].push_back(member);
-    bool whole = false;
-    for (const auto& [key, part] : parts) {
-      if (most_of_one_rank(part) > 1) return std::nullopt;
-      std::set<int> ranks;
-      for (const Instance* member : part) ranks.insert(member->rank);
-      whole = whole || static_cast<int>(ranks.size()) >= size;
-    }
-    if (!whole) return std::nullopt;
-    std::vector<Members> all;
-    for (auto& [key, part] : parts) all.push_back(std::move(part));
-    return all;
-  }
-
-  void emit(const Members& members, const std::string& id, int merged) {
-    NcclCommunicator communicator;
-    communicator.id = id;
-    communicator.merged = merged;
-    std::map<int, std::map<int, int>> after;
-    for (const Instance* member : members) {
-      add(communicator, *member);
-      for (const auto& [number, ends] : member->around) after[number][member->rank] = ends.second;
-    }
-    for (const auto& [number, next] : after) {  // a ring from its ranks' neighbours, where all of them speak
-      std::vector<int> order{next.begin()->first};
-      while (order.size() < next.size()) {
-        const auto onward = next.find(order.back());
-        if (onward == next.end() || onward->second == order.front()) break;
-        order.push_back(onward->second);
-      }
-      const auto last = next.find(order.back());
-      if (order.size() == next.size() && last != next.end() && last->second == order.front()) communicator.rings.try_emplace(number, order);
-    }
-    if (communicator.size == 0 && merged == 1) communicator.size = size_of_trees(communicator);
-    log_.communicators.push_back(std::move(communicator));
-  }
-
-  static int highest(const Instance& one) {
-    int most = one.rank;
-    for (const auto& [ends, transports] : one.said.links) most = std::max({most, ends.first, ends.second});
-    for (const auto& [channel, nodes] : one.said.trees) {
-      for (const auto& [rank, node] : nodes) {
-        most = std::max({most, rank, node.up});
-        for (int child : node.down) most = std::max(most, child);
-      }
-    }
-    return most;
-  }
-
-  /// The size of a communicator that a thread doesn't state: the only one there is, or the only one that its host is still at.
-  [[nodiscard]] int likely_size(const Instance& one, const std::set<int>& sizes) const {
-    std::set<int> here = sizes;
-    if (sizes.size() > 1 && begun_.contains(one.host)) here = begun_.at(one.host);
-    return here.size() == 1 && highest(one) < *here.begin() ? *here.begin() : 0;
-  }
-
-  /// Where a tree's ranks are all in the log, it says how many there are.
-  static int size_of_trees(const NcclCommunicator& one) {
-    for (const auto& [channel, nodes] : one.trees) {
-      int roots = 0;
-      bool whole = true;
-      for (const auto& [rank, node] : nodes) {
-        roots += node.up < 0 ? 1 : 0;
-        whole = whole && (node.up < 0 || nodes.contains(node.up));
-        for (int child : node.down) whole = whole && nodes.contains(child);
-      }
-      if (whole && roots == 1 && nodes.size() > 1 && nodes.begin()->first == 0 && nodes.rbegin()->first == static_cast<int>(nodes.size()) - 1) return static_cast<int>(nodes.size());
-    }
-    return 0;
-  }
-
-  void gather() {
-    std::map<std::tuple<std::string, long long, int, std::string>, int> turns;
-    std::map<std::tuple<int, std::string, int>, Members> groups;  // size, id, turn
-    std::set<int> sizes;
-    for (const Instance& one : instances_) {
-      if (one.size > 0) sizes.insert(one.size);
-      if (one.size > 0 && !one.complete) begun_[one.host].insert(one.size);
-    }
-    for (Instance& one : instances_) {
-      const bool empty = one.said.links.empty() && one.said.rings.empty() && one.said.trees.empty() && one.around.empty() && one.size == 0 && one.said.channels == 0 && !one.said.nvls;
-      if (empty) continue;
-      if (one.size == 0) one.size = likely_size(one, sizes);
-      if (one.size > 0 && one.complete) one.turn = turns[{one.host, one.pid, one.size, one.id}]++;
-      groups[{one.size, one.id, one.turn}].push_back(&one);
-    }
-    for (const auto& [key, members] : groups) {
-      const auto& [size, id, turn] = key;
-      const int most = most_of_one_rank(members);
-      if (size == 1) {
-        for (const Instance* member : members) emit({member}, id, 1);
-        continue;
-      }
-      std::optional<std::vector<Members>> parts;
-      if (most > 1) parts = told_apart(members, size, [](const Instance& one) { return one.host; });
-      if (most > 1 && !parts) parts = told_apart(members, size, [](const Instance& one) { return std::to_string(one.device); });
-      if (!parts) parts = std::vector<Members>{members};
-      for (const Members& part : *parts) emit(part, id, parts->size() > 1 ? 1 : most);
-    }
-  }
-
   std::string_view file_;
   NcclLog log_;
   bool seen_ = false;
   std::string ras_section_;
   std::set<std::string> hosts_;
-  std::vector<Instance> instances_;
+  std::vector<NcclInstance> instances_;
   std::map<Key, std::size_t> current_;
-  std::map<std::string, std::set<int>> begun_;  // sizes of communicators that a host hasn't finished
 };
 
 }  // namespace
