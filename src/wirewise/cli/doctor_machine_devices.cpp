@@ -135,9 +135,9 @@ std::vector<Finding> check_wiring(const Wiring& wiring) {
   std::vector<Finding> findings;
   const Relations relations(wiring);
   const auto out = links_by_device(wiring);
-  for (int host = 0; host < hosts_of(wiring); ++host) {
-    const std::vector<int> gpus = devices_of(wiring, DeviceKind::kGpu, host);
-    const std::vector<int> nics = devices_of(wiring, DeviceKind::kNic, host);
+  const auto gpus_by_host = devices_by_host(wiring, DeviceKind::kGpu), nics_by_host = devices_by_host(wiring, DeviceKind::kNic);
+  for (std::size_t host = 0; host < gpus_by_host.size(); ++host) {
+    const std::vector<int>&gpus = gpus_by_host[host], &nics = nics_by_host[host];
     const auto nvlinks = [&](int gpu) {
       int count = 0;
       for (int link : out[static_cast<std::size_t>(gpu)]) {

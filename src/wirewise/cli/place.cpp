@@ -86,10 +86,11 @@ std::map<std::string, double> given_traffic(const std::string& text) {
 /// The leaf switch of each host, by the first port of its first rank; empty where there are none.
 std::vector<int> leaves(const Wiring& wiring, const std::vector<RankPlace>& places) {
   std::map<std::string, int> leaf_of_host;
+  const auto itself = devices_by_host(wiring, DeviceKind::kHost);
   for (const Link& link : wiring.links) {
     const Device& from = wiring.devices[static_cast<std::size_t>(link.from)];
     if (from.host < 0 || wiring.devices[static_cast<std::size_t>(link.to)].kind != DeviceKind::kSwitch) continue;
-    for (const int host : devices_of(wiring, DeviceKind::kHost, from.host)) leaf_of_host.try_emplace(wiring.devices[static_cast<std::size_t>(host)].name, link.to);
+    for (const int host : itself[static_cast<std::size_t>(from.host)]) leaf_of_host.try_emplace(wiring.devices[static_cast<std::size_t>(host)].name, link.to);
   }
   std::vector<int> of_node;
   for (const RankPlace& place : places) {

@@ -39,6 +39,15 @@ std::vector<int> devices_of(const Wiring& wiring, DeviceKind kind, int host) {
   return found;
 }
 
+std::vector<std::vector<int>> devices_by_host(const Wiring& wiring, std::optional<DeviceKind> kind) {
+  std::vector<std::vector<int>> hosts(static_cast<std::size_t>(hosts_of(wiring)));
+  for (std::size_t i = 0; i < wiring.devices.size(); ++i) {
+    const Device& device = wiring.devices[i];
+    if (device.host >= 0 && (!kind || device.kind == *kind)) hosts[static_cast<std::size_t>(device.host)].push_back(static_cast<int>(i));
+  }
+  return hosts;
+}
+
 std::vector<Wiring> hosts_apart(const Wiring& wiring) {
   std::vector<Wiring> hosts(static_cast<std::size_t>(hosts_of(wiring)));
   std::vector<int> place(wiring.devices.size(), -1);

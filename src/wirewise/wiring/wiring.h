@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -80,6 +81,8 @@ void add_link(Wiring& wiring, int a, int b, Link link);
 [[nodiscard]] int find_device(const Wiring& wiring, std::string_view name, int host = 0) noexcept;
 /// Indices of the devices of a kind, in order; `host` -1: of all hosts.
 [[nodiscard]] std::vector<int> devices_of(const Wiring& wiring, DeviceKind kind, int host = -1);
+/// The devices of each host, in the graph's order; of one kind where it is given. devices_of() for one host looks at all the graph's devices.
+[[nodiscard]] std::vector<std::vector<int>> devices_by_host(const Wiring& wiring, std::optional<DeviceKind> kind = std::nullopt);
 /// Each host by itself, its devices and the links between them, in the graph's order; ranks are left out.
 [[nodiscard]] std::vector<Wiring> hosts_apart(const Wiring& wiring);
 /// The links out of each device.

@@ -1,5 +1,7 @@
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -51,9 +53,14 @@ std::string write_json(const Reading& reading) {
     ends.insert(ends.end(), some.begin(), some.end());
   }
   const auto host = [&](int device) { return wiring.devices[static_cast<std::size_t>(device)].host; };
+  // With which of `ends` each is paired: those behind it, of all hosts or of its own.
+  std::map<int, std::vector<std::size_t>> others;
+  const auto group = [&](std::size_t i) { return ends.size() > kMostPaired ? host(ends[i]) : 0; };
+  for (std::size_t i = 0; i < ends.size(); ++i) others[group(i)].push_back(i);
   for (std::size_t i = 0; i < ends.size(); ++i) {
-    for (std::size_t j = i + 1; j < ends.size(); ++j) {
-      if (host(ends[i]) != host(ends[j]) && ends.size() > kMostPaired) continue;
+    const std::vector<std::size_t>& paired = others[group(i)];
+    for (auto at = std::upper_bound(paired.begin(), paired.end(), i); at != paired.end(); ++at) {
+      const std::size_t j = *at;
       const auto path = paths.find(ends[i], ends[j]);
       pairs.push_back({{"a", wiring.devices[static_cast<std::size_t>(ends[i])].name},
                        {"b", wiring.devices[static_cast<std::size_t>(ends[j])].name},

@@ -11,16 +11,13 @@ namespace wirewise {
 
 std::string write_matrix(const Wiring& wiring) {
   const Relations relations(wiring);
+  const auto itself = devices_by_host(wiring, DeviceKind::kHost), gpus = devices_by_host(wiring, DeviceKind::kGpu), nics = devices_by_host(wiring, DeviceKind::kNic);
   std::string text;
-  for (int host = 0; host < hosts_of(wiring); ++host) {
-    std::vector<int> shown = devices_of(wiring, DeviceKind::kGpu, host);
-    const std::vector<int> nics = devices_of(wiring, DeviceKind::kNic, host);
-    shown.insert(shown.end(), nics.begin(), nics.end());
+  for (std::size_t host = 0; host < itself.size(); ++host) {
+    std::vector<int> shown = gpus[host];
+    shown.insert(shown.end(), nics[host].begin(), nics[host].end());
     if (shown.empty()) continue;
-    if (hosts_of(wiring) > 1) {
-      const std::vector<int> itself = devices_of(wiring, DeviceKind::kHost, host);
-      text += printable(wiring.devices[static_cast<std::size_t>(itself.front())].name) + "\n";
-    }
+    if (itself.size() > 1) text += printable(wiring.devices[static_cast<std::size_t>(itself[host].front())].name) + "\n";
     std::size_t width = 6;
     const auto name = [&](int device) { return printable(wiring.devices[static_cast<std::size_t>(device)].name); };
     for (int device : shown) width = std::max(width, name(device).size());

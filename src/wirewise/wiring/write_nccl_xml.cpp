@@ -64,14 +64,15 @@ class Writer {
 
   /// GPUs keep the number in their name where all have one.
   void number() {
-    for (int host = 0; host < hosts_of(wiring_); ++host) {
+    const auto gpus = devices_by_host(wiring_, DeviceKind::kGpu), all_nics = devices_by_host(wiring_, DeviceKind::kNic);
+    for (std::size_t host = 0; host < gpus.size(); ++host) {
       int next = 0, nics = 0;
-      for (int gpu : devices_of(wiring_, DeviceKind::kGpu, host)) {
+      for (int gpu : gpus[host]) {
         const auto named = device(gpu).name.substr(0, 3) == "GPU" ? parse_integer(std::string_view(device(gpu).name).substr(3)) : std::nullopt;
         number_[gpu] = named && *named >= 0 && *named < 4096 ? static_cast<int>(*named) : next;
         next = std::max(next, number_[gpu]) + 1;
       }
-      for (int nic : devices_of(wiring_, DeviceKind::kNic, host)) number_[nic] = nics++;
+      for (int nic : all_nics[host]) number_[nic] = nics++;
     }
   }
 

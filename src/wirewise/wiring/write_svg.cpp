@@ -76,7 +76,7 @@ std::string_view style_of(DeviceKind kind) {
 
 class Picture {
  public:
-  explicit Picture(const Wiring& wiring) : wiring_(wiring), out_(links_by_device(wiring)), up_(wiring.devices.size(), -1), below_(wiring.devices.size()), box_(wiring.devices.size()) {}
+  explicit Picture(const Wiring& wiring) : wiring_(wiring), out_(links_by_device(wiring)), by_host_(devices_by_host(wiring)), up_(wiring.devices.size(), -1), below_(wiring.devices.size()), box_(wiring.devices.size()) {}
 
   std::string draw() {
     for (int host : devices_of(wiring_, DeviceKind::kHost)) grow(host);
@@ -316,8 +316,9 @@ class Picture {
         const auto kind = kind_of_host_.find(at(one.from).host);  // one of the hosts that are drawn by another
         if (kind == kind_of_host_.end()) continue;
         from = box_[static_cast<std::size_t>(kinds_[static_cast<std::size_t>(kind->second)].first)];
-        const int twin = find_device(wiring_, at(one.from).name, at(kinds_[static_cast<std::size_t>(kind->second)].first).host);
-        if (twin >= 0 && at(one.from).kind != DeviceKind::kHost) from = box_[static_cast<std::size_t>(twin)];
+        const std::vector<int>& drawn_one = by_host_[static_cast<std::size_t>(at(kinds_[static_cast<std::size_t>(kind->second)].first).host)];
+        const auto twin = std::find_if(drawn_one.begin(), drawn_one.end(), [&](int device) { return at(device).name == at(one.from).name; });
+        if (twin != drawn_one.end() && at(one.from).kind != DeviceKind::kHost) from = box_[static_cast<std::size_t>(*twin)];
       }
       const Box& to = box_[static_cast<std::size_t>(one.to)];
       const double ax = from.x + from.width / 2, bx = to.x + to.width / 2, by = to.y + to.height;
@@ -342,6 +343,7 @@ class Picture {
 
   const Wiring& wiring_;
   std::vector<std::vector<int>> out_;
+  std::vector<std::vector<int>> by_host_;
   std::vector<int> up_;  // the link that leads to each device from what it hangs on; -1 of hosts and of what hangs on nothing
   std::vector<std::vector<int>> below_;
   std::vector<Box> box_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -27,12 +28,12 @@ std::string figure(const Link& link) {
 
 class Tree {
  public:
-  explicit Tree(const Wiring& wiring) : wiring_(wiring), out_(links_by_device(wiring)) {}
+  explicit Tree(const Wiring& wiring) : wiring_(wiring), out_(links_by_device(wiring)), by_host_(devices_by_host(wiring)), seen_in_(wiring.devices.size(), -1) {}
 
   std::string of_host(int host) {
     text_.clear();
-    seen_.assign(wiring_.devices.size(), false);
-    seen_[static_cast<std::size_t>(host)] = true;
+    host_ = host;
+    seen_in_[static_cast<std::size_t>(host)] = host;
     children(host, "");
     other_links(wiring_.devices[static_cast<std::size_t>(host)].host);
     return text_;
@@ -44,8 +45,8 @@ class Tree {
     for (int index : out_[static_cast<std::size_t>(device)]) {
       const Link& link = wiring_.links[static_cast<std::size_t>(index)];
       const bool tree = link.kind == LinkKind::kPcie || link.kind == LinkKind::kSockets || link.kind == LinkKind::kSharedMemory;
-      if (!tree || seen_[static_cast<std::size_t>(link.to)]) continue;
-      seen_[static_cast<std::size_t>(link.to)] = true;
+      if (!tree || seen_in_[static_cast<std::size_t>(link.to)] == host_) continue;
+      seen_in_[static_cast<std::size_t>(link.to)] = host_;
       down.push_back(index);
     }
     for (std::size_t i = 0; i < down.size(); ++i) {
@@ -58,25 +59,26 @@ class Tree {
 
   /// NVLinks and the network, a line each pair; links that are alike from one device together.
   void other_links(int host) {
-    for (std::size_t from = 0; from < wiring_.devices.size(); ++from) {
-      if (wiring_.devices[from].host != host) continue;
+    for (int from : by_host_[static_cast<std::size_t>(host)]) {
       std::map<std::string, std::string> by_figure;
-      for (int index : out_[from]) {
+      for (int index : out_[static_cast<std::size_t>(from)]) {
         const Link& link = wiring_.links[static_cast<std::size_t>(index)];
         const Device& to = wiring_.devices[static_cast<std::size_t>(link.to)];
         const bool network = link.kind == LinkKind::kEthernet || link.kind == LinkKind::kInfiniband;
         if (!joins_gpus(link.kind) && !network) continue;
-        if (to.host == host && link.to < static_cast<int>(from)) continue;
+        if (to.host == host && link.to < from) continue;
         std::string& names = by_figure[figure(link)];
         names += (names.empty() ? "" : ", ") + printable(to.name);
       }
-      for (const auto& [what, names] : by_figure) text_ += printable(wiring_.devices[from].name) + " ── " + names + "  [" + what + "]\n";
+      for (const auto& [what, names] : by_figure) text_ += printable(wiring_.devices[static_cast<std::size_t>(from)].name) + " ── " + names + "  [" + what + "]\n";
     }
   }
 
   const Wiring& wiring_;
   std::vector<std::vector<int>> out_;
-  std::vector<bool> seen_;
+  std::vector<std::vector<int>> by_host_;
+  int host_ = -1;             // the one that is being written, and
+  std::vector<int> seen_in_;  // of each device: the last one whose tree it stands in
   std::string text_;
 };
 
@@ -85,11 +87,12 @@ class Tree {
 std::string write_tree(const Wiring& wiring) {
   Tree tree(wiring);
   std::vector<std::pair<std::string, std::vector<std::string>>> bodies;  // in the order of their first host
+  std::unordered_map<std::string, std::size_t> known;
   for (int host : devices_of(wiring, DeviceKind::kHost)) {
-    const std::string body = tree.of_host(host);
-    auto same = std::find_if(bodies.begin(), bodies.end(), [&](const auto& other) { return other.first == body; });
-    if (same == bodies.end()) same = bodies.insert(bodies.end(), {body, {}});
-    same->second.push_back(label(wiring.devices[static_cast<std::size_t>(host)]));
+    std::string body = tree.of_host(host);
+    const auto [same, first] = known.try_emplace(body, bodies.size());
+    if (first) bodies.emplace_back(std::move(body), std::vector<std::string>{});
+    bodies[same->second].second.push_back(label(wiring.devices[static_cast<std::size_t>(host)]));
   }
   std::string text;
   for (const auto& [body, names] : bodies) {
