@@ -17,6 +17,7 @@
 #include "wirewise/base/rank_env.h"
 #include "wirewise/base/text.h"
 #include "wirewise/cli/bench_case.h"
+#include "wirewise/cli/bench_fit.h"
 #include "wirewise/cli/bench_memory.h"
 #include "wirewise/cli/bench_pattern.h"
 #include "wirewise/cli/bench_report.h"
@@ -42,6 +43,7 @@ struct Arguments {
   std::string redop = "sum";
   std::string device = "cpu";
   std::string comm;
+  std::string fit;
   int root = 0;
   int iterations = 0;
   int warmup = -1;
@@ -100,6 +102,12 @@ Request read_request(const Arguments& arguments, int ranks) {
 std::vector<std::string> rank_command(const Arguments& arguments) {
   std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "bench"};
   const auto add = [&](const char* flag, const std::string& value) { command.push_back(std::string(flag) + "=" + value); };
+  if (!arguments.fit.empty()) {
+    add("--fit", arguments.fit);
+    add("--sizes", arguments.sizes);
+    if (arguments.json) command.emplace_back("--json");
+    return command;
+  }
   add("--op", arguments.op);
   add("--sizes", arguments.sizes);
   add("--dtype", arguments.dtype);
@@ -144,16 +152,16 @@ void print(const std::string& text) {
   if (!std::cout) throw Error(ErrorKind::kFailed, "standard output is closed.", "Keep its reader alive until the end.");
 }
 
+std::unique_ptr<Communicator> join_ranks(const RankEnvironment& environment) {
+  if (environment.ranks == 1) return std::move(make_thread_communicators(1).front());
+  set_log_rank(environment.rank);
+  CommunicatorOptions options;
+  options.name = "bench";
+  return make_communicator(bench::meet_ranks(environment), environment.rank, environment.ranks, options);
+}
+
 int run_rank(const Arguments& arguments, const Request& request, const RankEnvironment& environment) {
-  if (environment.ranks > 1) set_log_rank(environment.rank);
-  std::unique_ptr<Communicator> communicator;
-  if (environment.ranks > 1) {
-    CommunicatorOptions options;
-    options.name = "bench";
-    communicator = make_communicator(bench::meet_ranks(environment), environment.rank, environment.ranks, options);
-  } else {
-    communicator = std::move(make_thread_communicators(1).front());
-  }
+  const std::unique_ptr<Communicator> communicator = join_ranks(environment);
   std::shared_ptr<Accelerator> device;
   std::unique_ptr<Communicator> of_device;
   if (arguments.device == "cuda") {
@@ -213,6 +221,21 @@ int run_rank(const Arguments& arguments, const Request& request, const RankEnvir
   return exit_code(ErrorKind::kFailed);
 }
 
+int run_fit(const Arguments& arguments) {
+  const RankEnvironment environment = read_rank_environment();
+  const bool launched = environment.launcher != Launcher::kNone;
+  check_ranks_asked(environment, arguments.ranks);
+  const int ranks = launched ? environment.ranks : arguments.ranks > 0 ? arguments.ranks : 2;
+  if (ranks < 2) throw bad_input("one rank has no links to measure.", "Start 2 ranks or more, on the hosts that are to be measured.");
+  const bench::FitOptions options{arguments.fit, bench::parse_sizes(arguments.sizes), arguments.json};
+  if (launched) return bench::fit_links(*join_ranks(environment), options);
+  bench::check_fit_file(arguments.fit);
+  LaunchOptions launching;
+  launching.command = rank_command(arguments);
+  launching.ranks = launching.local_ranks = ranks;
+  return launch(launching);
+}
+
 int run_bench(const Arguments& arguments) {
   RankEnvironment environment = read_rank_environment();
   const bool launched = environment.launcher != Launcher::kNone;
@@ -234,6 +257,8 @@ void register_bench(CLI::App& app, int& exit) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("bench", "Measure this machine's collectives, and check their data");
   command->add_option("--ranks,--nproc-per-node", arguments->ranks, "Ranks to start on this host (2)")->check(CLI::Range(1, 1 << 20));
+  command->add_option("--fit", arguments->fit,
+                      "Fit latency and bandwidth of each class of links among the ranks, and keep them in this description (cluster.toml), made where there is none");
   command->add_option("--op", arguments->op,
                       "all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, all_to_all, send_recv, barrier; all")
       ->capture_default_str();
@@ -248,7 +273,17 @@ void register_bench(CLI::App& app, int& exit) {
   command->add_flag("--private", arguments->private_memory, "Buffers in ordinary memory, which peers can't map");
   command->add_flag("--cold", arguments->cold, "Other buffers in each call, so that none is in a cache");
   command->add_flag("--json", arguments->json, "JSON lines on standard output");
-  command->callback([arguments, &exit] { exit = run_bench(*arguments); });
+  command->callback([arguments, command, &exit] {
+    if (arguments->fit.empty()) {
+      exit = run_bench(*arguments);
+      return;
+    }
+    for (const char* name : {"--op", "--dtype", "--redop", "--root", "--iters", "--warmup", "--device", "--comm", "--private", "--cold"}) {
+      if (command->count(name) > 0) throw bad_input(std::string(name) + " is of collectives, and --fit measures messages.", "Leave one of them out.");
+    }
+    if (command->count("--sizes") == 0) arguments->sizes = bench::kFitSizes;
+    exit = run_fit(*arguments);
+  });
 }
 
 }  // namespace wirewise

@@ -127,13 +127,17 @@ std::vector<HostInterface> host_interfaces() {
   return interfaces;
 }
 
-NetworkInterface network_interface() {
+NetworkInterface find_interface() {
   InterfaceWishes wishes;
   wishes.environment = [](const char* name) { return std::getenv(name); };
   wishes.rdma_ports = rdma_ports();
   if (const char* const master = std::getenv("MASTER_ADDR"); master != nullptr && *master != 0)
     wishes.address_to_master = address_towards(master);
-  NetworkInterface chosen = choose_interface(host_interfaces(), wishes);
+  return choose_interface(host_interfaces(), wishes);
+}
+
+NetworkInterface network_interface() {
+  NetworkInterface chosen = find_interface();
   log_info("Traffic between hosts goes over " + printable(chosen.name) + " (" + chosen.address +
            (chosen.rdma.empty() ? "" : ", RDMA " + join(chosen.rdma, ", ")) + "): " + chosen.reason + ".");
   return chosen;

@@ -42,7 +42,9 @@ struct InterfaceWishes {
 /// The interfaces of this host (this network namespace).
 [[nodiscard]] std::vector<HostInterface> host_interfaces();
 
-/// Chooses for this process, from its environment, and logs the choice with its reason.
+/// Chooses for this process, from its environment.
+[[nodiscard]] NetworkInterface find_interface();
+/// The same, and logs the choice with its reason.
 [[nodiscard]] NetworkInterface network_interface();
 
 }  // namespace wirewise::comm

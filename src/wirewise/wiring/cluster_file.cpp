@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -87,11 +88,14 @@ class ClusterReader {
     }
     ClusterHost host;
     host.name = name;
+    std::vector<Settings> measured = settings_.tables("measured");
     host.kind = std::make_shared<const HostTemplate>(read_host_template(settings_, name));
+    by_name_.emplace(name, 0);
     state("about", host.kind->about);
     for (const std::string& source : host.kind->sources) state("source", source);
     spec_.hosts.push_back(std::move(host));
     reading_.wiring = build_cluster(spec_);
+    for (Settings& entry : measured) read_measured(entry);
     return std::move(reading_);
   }
 
@@ -292,7 +296,9 @@ class ClusterReader {
   void read_measured(Settings& entry) {
     const std::string name = entry.text("class");
     if (name.empty()) throw entry.wrong("class", "measured figures need the class of their links.", "See wirewise topo links for the names.");
-    const LinkClass& of = class_setting(entry, "class", name);
+    LinkClass of;
+    if (name == name_of(LinkKind::kSharedMemory)) of.kind = LinkKind::kSharedMemory;  // of ranks' cores, no interconnect that is sold
+    else of = class_setting(entry, "class", name);
     const int units = entry.integer("units", 0, 1, 65535);
     std::set<std::string> hosts;
     for (const std::string& host : host_names(entry, "hosts")) {
@@ -303,6 +309,11 @@ class ClusterReader {
     const double beta = entry.number("beta_GBps", -1, 1e-6, kMostFigure);
     const std::string source = entry.text("source", "measured");
     if (alpha < 0 && beta < 0) throw entry.wrong("class", "measured needs alpha_us, beta_GBps or both.");
+    // How it was measured is for people, but has its form.
+    (void)entry.text("between");
+    (void)entry.text("date");
+    (void)entry.integers("sizes", 0, std::numeric_limits<int>::max());
+    (void)entry.number("residual_percent", 0, 0, kMostFigure);
     entry.finish();
     std::vector<bool> chosen;
     for (const Device& device : reading_.wiring.devices) {
@@ -315,13 +326,14 @@ class ClusterReader {
     };
     int changed = 0;
     for (Link& link : reading_.wiring.links) {
+      const bool by_kind = of.kind == LinkKind::kSharedMemory;
       const bool by_generation = of.generation > 0;
-      const bool same = link.kind == of.kind && (by_generation ? link.generation == of.generation : link.source == of.name || link.source.starts_with(of.name + ", "));
+      const bool same = link.kind == of.kind && (by_kind || (by_generation ? link.generation == of.generation : link.source == of.name || link.source.starts_with(of.name + ", ")));
       if (!same || (units > 0 && link.lanes != units) || (!of_chosen(link.from) && !of_chosen(link.to))) continue;
       if (alpha >= 0) link.alpha = alpha * 1e-6;
       if (beta >= 0) link.beta = beta * 1e9;
       link.provenance = Provenance::kMeasured;
-      link.source = by_generation ? source : of.name + ", " + source;
+      link.source = by_generation || by_kind ? source : of.name + ", " + source;
       ++changed;
     }
     if (changed == 0) reading_.notes.push_back({entry.line(), 0, "no link is " + printable(name) + ", so these measured figures change nothing."});

@@ -21,19 +21,6 @@ int nvlink_generation(int compute_major) {
   }
 }
 
-std::string_view sockets_class(const std::string& cpu) {
-  if (cpu.find("EPYC 7") != std::string::npos) {  // the last digit is the generation
-    const std::size_t at = cpu.find("EPYC 7") + 8;
-    return cpu.size() > at && cpu[at] <= '2' ? "AMD xGMI, Zen 2" : "AMD xGMI, Zen 3/4";
-  }
-  if (cpu.find("EPYC") != std::string::npos) return "AMD xGMI, Zen 3/4";
-  for (const char* model : {"Platinum 84", "Gold 64", "Platinum 85", "Gold 65", "Xeon(R) 6"}) {
-    if (cpu.find(model) != std::string::npos) return "Intel UPI, Sapphire Rapids";
-  }
-  if (cpu.find("Xeon") != std::string::npos) return "Intel UPI, Skylake";
-  return "";
-}
-
 class Discovery {
  public:
   explicit Discovery(const Machine& machine) : machine_(machine), wiring_(reading_.wiring) { reading_.format = Format::kThisMachine; }
@@ -271,6 +258,19 @@ class Discovery {
 };
 
 }  // namespace
+
+std::string_view sockets_class(std::string_view cpu) {
+  if (cpu.find("EPYC 7") != std::string::npos) {  // the last digit is the generation
+    const std::size_t at = cpu.find("EPYC 7") + 8;
+    return cpu.size() > at && cpu[at] <= '2' ? "AMD xGMI, Zen 2" : "AMD xGMI, Zen 3/4";
+  }
+  if (cpu.find("EPYC") != std::string::npos) return "AMD xGMI, Zen 3/4";
+  for (const char* model : {"Platinum 84", "Gold 64", "Platinum 85", "Gold 65", "Xeon(R) 6"}) {
+    if (cpu.find(model) != std::string::npos) return "Intel UPI, Sapphire Rapids";
+  }
+  if (cpu.find("Xeon") != std::string::npos) return "Intel UPI, Skylake";
+  return "";
+}
 
 Machine inspect_machine(const Places& places) {
   Machine machine;

@@ -1,6 +1,8 @@
 // This machine as a graph.
 #pragma once
 
+#include <string_view>
+
 #include "wirewise/wiring/machine.h"
 #include "wirewise/wiring/reading.h"
 
@@ -12,5 +14,8 @@ namespace wirewise {
 
 /// The same of what `inspect_machine` finds.
 [[nodiscard]] Reading discover(const Places& places = {});
+
+/// The class of links between the NUMA nodes of a processor, by its model's name; empty: not known.
+[[nodiscard]] std::string_view sockets_class(std::string_view cpu);
 
 }  // namespace wirewise
