@@ -57,7 +57,7 @@ endforeach()
 
 # Figures and descriptions that the program carries within itself.
 include(WirewiseData)
-file(GLOB embedded_data CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/data/links.toml ${CMAKE_SOURCE_DIR}/data/hosts/*.toml
+file(GLOB embedded_data CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/data/links.toml ${CMAKE_SOURCE_DIR}/data/collective_curves.csv ${CMAKE_SOURCE_DIR}/data/hosts/*.toml
   ${CMAKE_SOURCE_DIR}/data/clusters/*.toml)
 wirewise_embed(${CMAKE_BINARY_DIR}/embedded_data.cpp ${embedded_data})
 target_sources(wirewise_wiring_objects PRIVATE ${CMAKE_BINARY_DIR}/embedded_data.cpp)

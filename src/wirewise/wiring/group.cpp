@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <set>
 #include <utility>
 
-#include "wirewise/base/error.h"
+#include "wirewise/wiring/group_parts.h"
 #include "wirewise/wiring/link_classes.h"
 #include "wirewise/wiring/network_ring.h"
 #include "wirewise/wiring/nvlink_rings.h"
@@ -17,25 +16,6 @@ namespace {
 
 const Device& device_at(const Wiring& wiring, int device) { return wiring.devices[static_cast<std::size_t>(device)]; }
 const Link& link_at(const Wiring& wiring, int link) { return wiring.links[static_cast<std::size_t>(link)]; }
-
-/// The NVLinks out of a device that lead to `to`, as the graph's index; -1: none.
-int nvlink_to(const Wiring& wiring, const std::vector<int>& out, int to) {
-  for (int index : out) {
-    if (joins_gpus(link_at(wiring, index).kind) && link_at(wiring, index).to == to) return index;
-  }
-  return -1;
-}
-
-/// The NVSwitch that all devices hang on, or -1.
-int common_nvswitch(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
-  for (int index : out[static_cast<std::size_t>(devices.front())]) {
-    const int to = link_at(wiring, index).to;
-    if (link_at(wiring, index).kind != LinkKind::kNvlink || device_at(wiring, to).kind != DeviceKind::kNvSwitch) continue;
-    const bool all = std::all_of(devices.begin(), devices.end(), [&](int d) { return nvlink_to(wiring, out[static_cast<std::size_t>(d)], to) != -1; });
-    if (all) return to;
-  }
-  return -1;
-}
 
 GroupBandwidth over_nvswitch(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices, int middle) {
   GroupBandwidth best;
@@ -54,24 +34,12 @@ GroupBandwidth over_nvswitch(const Wiring& wiring, const std::vector<std::vector
 }
 
 GroupBandwidth over_nvlinks(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
+  const DirectLinks direct = direct_links(wiring, out, devices);
   GroupBandwidth found;
-  std::vector<std::vector<int>> lanes(devices.size(), std::vector<int>(devices.size(), 0));
-  double lane = std::numeric_limits<double>::infinity();
-  found.provenance = Provenance::kMeasured;
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    for (std::size_t j = 0; j < devices.size(); ++j) {
-      const int index = i == j ? -1 : nvlink_to(wiring, out[static_cast<std::size_t>(devices[i])], devices[j]);
-      if (index == -1) continue;
-      const Link& link = link_at(wiring, index);
-      lanes[i][j] = std::max(link.lanes, 1);
-      found.provenance = less_certain(found.provenance, link.provenance);
-      if (link.beta / lanes[i][j] >= lane) continue;
-      lane = link.beta / lanes[i][j];
-      found.bottleneck = index;
-    }
-  }
-  found.rings = static_cast<int>(nvlink_rings(lanes).size());
-  found.bus = found.rings > 0 ? found.rings * lane : 0;
+  found.provenance = direct.provenance;
+  found.bottleneck = direct.slowest;
+  found.rings = static_cast<int>(nvlink_rings(direct.lanes).size());
+  found.bus = found.rings > 0 ? found.rings * direct.lane : 0;
   found.why = std::to_string(found.rings) + (found.rings == 1 ? " ring" : " rings") + " over NVLinks";
   return found;
 }
@@ -79,37 +47,15 @@ GroupBandwidth over_nvlinks(const Wiring& wiring, const std::vector<std::vector<
 /// One ring, each device followed by the one that it reaches best; links that it passes more than once are shared.
 GroupBandwidth over_paths(const Wiring& wiring, std::span<const int> devices) {
   const Paths paths(wiring);
-  const auto path = [&](int a, int b) {
-    auto found = paths.find(a, b);
-    if (!found) {
-      throw bad_input(device_at(wiring, a).name + " and " + device_at(wiring, b).name + " aren't joined by any links.", "Complete the description of the machine.");
-    }
-    return *std::move(found);
-  };
-  std::vector<int> left(devices.begin() + 1, devices.end());
-  std::vector<int> order{devices.front()};
+  const std::vector<int> order = nearest_order(wiring, paths, devices);
   std::map<int, int> load;
   GroupBandwidth found;
   found.provenance = Provenance::kMeasured;
-  const auto follow = [&](const Path& hop) {
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const Path hop = path_between(wiring, paths, order[i], order[(i + 1) % order.size()]);
     for (int link : hop.links) ++load[link];
     found.provenance = less_certain(found.provenance, hop.provenance);
-  };
-  while (!left.empty()) {
-    auto best = left.begin();
-    Path best_path = path(order.back(), *best);
-    for (auto next = left.begin() + 1; next != left.end(); ++next) {
-      Path hop = path(order.back(), *next);
-      const bool shorter = hop.bandwidth == best_path.bandwidth && hop.links.size() < best_path.links.size();
-      if (hop.bandwidth <= best_path.bandwidth && !shorter) continue;
-      best = next;
-      best_path = std::move(hop);
-    }
-    follow(best_path);
-    order.push_back(*best);
-    left.erase(best);
   }
-  follow(path(order.back(), order.front()));
   found.rings = 1;
   found.bus = std::numeric_limits<double>::infinity();
   for (const auto& [index, times] : load) {
@@ -129,15 +75,16 @@ GroupBandwidth within_host(const Wiring& wiring, const std::vector<std::vector<i
   return direct.bus > paths.bus ? direct : paths;
 }
 
-std::map<int, std::vector<int>> by_host(const Wiring& wiring, std::span<const int> devices) {
-  std::map<int, std::vector<int>> hosts;
-  for (int device : devices) hosts[device_at(wiring, device).host].push_back(device);
-  return hosts;
-}
-
 }  // namespace
 
-std::string_view name_of(GroupAlgorithm algorithm) noexcept { return algorithm == GroupAlgorithm::kRing ? "ring" : "in-switch"; }
+std::string_view name_of(GroupAlgorithm algorithm) noexcept {
+  switch (algorithm) {
+    case GroupAlgorithm::kRing: return "ring";
+    case GroupAlgorithm::kInSwitch: return "in-switch";
+    case GroupAlgorithm::kTree: return "tree";
+  }
+  return "unknown";
+}
 
 GroupBandwidth ring_bandwidth(const Wiring& wiring, std::span<const int> devices) {
   GroupBandwidth least;
@@ -178,7 +125,9 @@ std::optional<GroupBandwidth> in_switch_bandwidth(const Wiring& wiring, std::spa
 GroupBandwidth group_bandwidth(const Wiring& wiring, std::span<const int> devices, GroupCollective collective) {
   GroupBandwidth best = ring_bandwidth(wiring, devices);
   if (collective != GroupCollective::kAllReduce) return best;
+  if (devices.size() < 2) return best;
   if (auto in_switch = in_switch_bandwidth(wiring, devices); in_switch && in_switch->bus > best.bus) best = *std::move(in_switch);
+  if (GroupBandwidth tree = tree_bandwidth(wiring, devices); tree.bus > best.bus) best = std::move(tree);
   return best;
 }
 

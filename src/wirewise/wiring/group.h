@@ -2,7 +2,7 @@
 // it, what groups share, and how much crosses the middle.
 //
 // Bus bandwidth is nccl-tests' (doc/PERFORMANCE.md): what the slowest link carries, so that a ring on links of b gives b for any number of
-// ranks. All figures are per direction and of large messages; latencies play no part.
+// ranks. All figures are per direction and of large messages; what small ones get is in group_time.h.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ namespace wirewise {
 enum class GroupAlgorithm : std::uint8_t {
   kRing,      // rings over NVLinks, PCIe and NICs, as many as there are disjoint ones
   kInSwitch,  // NVSwitches that add up (NVLS); all-reduce within one host only
+  kTree,      // a chain within each host, two binary trees between hosts; all-reduce only
 };
 [[nodiscard]] std::string_view name_of(GroupAlgorithm algorithm) noexcept;
 
@@ -41,7 +42,10 @@ struct GroupBandwidth {
 /// NVIDIA/nccl src/graph/tuning.cc: n GPUs of link bandwidth b get b (n-1)/n times a generation's efficiency as algorithm bandwidth.
 [[nodiscard]] std::optional<GroupBandwidth> in_switch_bandwidth(const Wiring& wiring, std::span<const int> devices);
 
-/// The best algorithm of a collective.
+/// A tree, for an all-reduce. Where hosts are two, each is the root of one tree and sends the data once, not twice as in a ring. Throws as ring_bandwidth does.
+[[nodiscard]] GroupBandwidth tree_bandwidth(const Wiring& wiring, std::span<const int> devices);
+
+/// The best algorithm of a collective for large messages.
 [[nodiscard]] GroupBandwidth group_bandwidth(const Wiring& wiring, std::span<const int> devices, GroupCollective collective);
 
 /// A link that several groups use at once when each runs a ring.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "wirewise/base/error.h"
 #include "wirewise/wiring/path.h"
@@ -40,11 +41,6 @@ std::vector<int> islands(const Wiring& wiring, const std::vector<std::vector<int
   return island;
 }
 
-struct Uplinks {
-  BytesPerSecond capacity = 0;
-  int slowest = -1;
-};
-
 /// What leads from each island to higher switches.
 std::vector<Uplinks> uplinks(const Wiring& wiring, const std::vector<int>& island) {
   std::vector<Uplinks> up(static_cast<std::size_t>(*std::max_element(island.begin(), island.end()) + 1));
@@ -60,6 +56,19 @@ std::vector<Uplinks> uplinks(const Wiring& wiring, const std::vector<int>& islan
 }
 
 }  // namespace
+
+std::vector<SwitchLevel> switch_levels(const Wiring& wiring) {
+  const auto out = links_by_device(wiring);
+  int highest = 0;
+  for (const Device& device : wiring.devices) highest = std::max(highest, device.kind == DeviceKind::kSwitch ? device.level : 0);
+  std::vector<SwitchLevel> levels;
+  for (int level = 0; level < highest; ++level) {
+    std::vector<int> island = islands(wiring, out, level);
+    std::vector<Uplinks> up = uplinks(wiring, island);
+    levels.push_back({std::move(island), std::move(up)});
+  }
+  return levels;
+}
 
 std::map<int, std::vector<Exit>> exits_of(const Wiring& wiring, const std::map<int, std::vector<int>>& hosts) {
   std::map<int, std::vector<Exit>> all;
@@ -112,13 +121,8 @@ GroupBandwidth network_ring(const Wiring& wiring, const std::map<int, std::vecto
     rings = std::min(rings, of.size());
   }
   least.rings = static_cast<int>(rings);
-  const auto out = links_by_device(wiring);
-  int highest = 0;
-  for (const Device& device : wiring.devices) highest = std::max(highest, device.kind == DeviceKind::kSwitch ? device.level : 0);
   const BytesPerSecond wanted = least.bus;
-  for (int level = 0; level < highest; ++level) {
-    const std::vector<int> island = islands(wiring, out, level);
-    const std::vector<Uplinks> up = uplinks(wiring, island);
+  for (const auto& [island, up] : switch_levels(wiring)) {
     std::vector<double> load(up.size(), 0);  // in rings' rates
     for (std::size_t ring = 0; ring < rings; ++ring) {
       std::map<int, int> hosts_in;  // island: hosts; -1: at a higher switch

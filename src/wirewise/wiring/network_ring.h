@@ -19,6 +19,18 @@ struct Exit {
 /// The NICs of each host that these of its devices use: each its nearest, all that are equally near. In the graph's order.
 [[nodiscard]] std::map<int, std::vector<Exit>> exits_of(const Wiring& wiring, const std::map<int, std::vector<int>>& hosts);
 
+/// What leads from an island of switches (all up to some level that are joined) to higher ones, together.
+struct Uplinks {
+  BytesPerSecond capacity = 0;
+  int slowest = -1;
+};
+struct SwitchLevel {
+  std::vector<int> island;  // of each device; -1: in none
+  std::vector<Uplinks> up;  // of each island
+};
+/// Every level that has one above it.
+[[nodiscard]] std::vector<SwitchLevel> switch_levels(const Wiring& wiring);
+
 /// Rings over hosts (at least two), whose devices are given: the host with the least network decides, and the uplinks of switches that the
 /// rings leave. Throws bad input when a host has no network.
 [[nodiscard]] GroupBandwidth network_ring(const Wiring& wiring, const std::map<int, std::vector<int>>& hosts);

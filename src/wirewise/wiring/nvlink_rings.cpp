@@ -18,12 +18,13 @@ constexpr int kMostSteps = 20000;  // of one search
 
 class RingSearch {
  public:
-  RingSearch(const Lanes& lanes, std::mt19937& random) : lanes_(lanes), random_(random), visited_(lanes.size(), false) {}
+  /// `closed`: a ring and no chain.
+  RingSearch(const Lanes& lanes, std::mt19937& random, bool closed) : lanes_(lanes), random_(random), visited_(lanes.size(), false), closed_(closed) {}
 
-  /// A ring from GPU 0, or an empty one.
-  std::vector<int> find() {
-    visited_[0] = true;
-    order_ = {0};
+  /// An order of all GPUs from this one on, or an empty one.
+  std::vector<int> find(int first) {
+    visited_[index(first)] = true;
+    order_ = {first};
     if (!extend()) order_.clear();
     return order_;
   }
@@ -32,7 +33,7 @@ class RingSearch {
   bool extend() {
     if (++steps_ > kMostSteps) return false;
     const int at = order_.back();
-    if (order_.size() == lanes_.size()) return lanes_[index(at)][0] > 0;
+    if (order_.size() == lanes_.size()) return !closed_ || lanes_[index(at)][index(order_.front())] > 0;
     std::vector<int> next;
     for (int to = 0; to < static_cast<int>(lanes_.size()); ++to) {
       if (!visited_[index(to)] && lanes_[index(at)][index(to)] > 0) next.push_back(to);
@@ -53,6 +54,7 @@ class RingSearch {
   const Lanes& lanes_;
   std::mt19937& random_;
   std::vector<bool> visited_;
+  bool closed_;
   std::vector<int> order_;
   int steps_ = 0;
 };
@@ -85,7 +87,7 @@ std::vector<std::vector<int>> nvlink_rings(const Lanes& lanes) {
     Lanes left = lanes;
     std::vector<std::vector<int>> rings;
     while (static_cast<int>(rings.size()) < bound) {
-      std::vector<int> ring = RingSearch(left, random).find();
+      std::vector<int> ring = RingSearch(left, random, true).find(0);
       if (ring.empty() || !take(left, ring)) break;
       std::vector<int> back = ring;
       std::reverse(back.begin() + 1, back.end());
@@ -93,6 +95,42 @@ std::vector<std::vector<int>> nvlink_rings(const Lanes& lanes) {
       if (static_cast<int>(rings.size()) < bound && take(left, back)) rings.push_back(std::move(back));
     }
     if (rings.size() > best.size()) best = std::move(rings);
+  }
+  return best;
+}
+
+std::vector<std::vector<int>> nvlink_chains(const Lanes& lanes) {
+  const std::size_t size = lanes.size();
+  if (size < 2) return {};
+  Lanes both = lanes;
+  int links = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    for (std::size_t j = 0; j < size; ++j) {
+      both[i][j] = std::min(lanes[i][j], lanes[j][i]);
+      links += i < j ? both[i][j] : 0;
+    }
+  }
+  const auto bound = static_cast<std::size_t>(links) / (size - 1);
+  std::vector<std::vector<int>> best;
+  std::mt19937 random(1);
+  for (int attempt = 0; attempt < kTries && best.size() < bound; ++attempt) {
+    Lanes left = both;
+    std::vector<std::vector<int>> chains;
+    while (chains.size() < bound) {
+      std::vector<int> starts(size);
+      std::iota(starts.begin(), starts.end(), 0);
+      std::shuffle(starts.begin(), starts.end(), random);
+      std::vector<int> chain;
+      for (std::size_t i = 0; i < size && chain.empty(); ++i) chain = RingSearch(left, random, false).find(starts[i]);
+      if (chain.empty()) break;
+      for (std::size_t i = 0; i + 1 < size; ++i) {
+        const auto a = static_cast<std::size_t>(chain[i]), b = static_cast<std::size_t>(chain[i + 1]);
+        --left[a][b];
+        --left[b][a];
+      }
+      chains.push_back(std::move(chain));
+    }
+    if (chains.size() > best.size()) best = std::move(chains);
   }
   return best;
 }

@@ -10,4 +10,7 @@ namespace wirewise {
 /// GPUs); none where some GPU can't be passed.
 [[nodiscard]] std::vector<std::vector<int>> nvlink_rings(const std::vector<std::vector<int>>& lanes);
 
+/// The same for chains, which end at a GPU of their own and use each of their links both ways: no two of them use the same link.
+[[nodiscard]] std::vector<std::vector<int>> nvlink_chains(const std::vector<std::vector<int>>& lanes);
+
 }  // namespace wirewise

@@ -7,7 +7,7 @@
 
 #include "wirewise/base/error.h"
 #include "wirewise/base/text.h"
-#include "wirewise/wiring/group.h"
+#include "wirewise/wiring/group_time.h"
 #include "wirewise/wiring/write.h"
 
 namespace wirewise {
@@ -15,12 +15,22 @@ namespace {
 
 constexpr std::size_t kMostBisected = 256;  // GPUs; more take too long
 
-std::string line_of(const Wiring& wiring, const std::vector<int>& gpus) {
+/// What messages of a size get, a line each, indented.
+std::string by_size(const Wiring& wiring, const std::vector<int>& gpus, std::span<const Bytes> sizes) {
+  std::string text;
+  for (const Bytes size : sizes) {
+    const GroupTime one = group_time(wiring, gpus, GroupCollective::kAllReduce, size);
+    text += fmt::format("\n  {:>12}: {:>10}, {:.4g} GB/s ({}, {})", format_bytes(size), format_seconds(one.time), one.bus / 1e9, name_of(one.large.algorithm), printable(one.from));
+  }
+  return text;
+}
+
+std::string line_of(const Wiring& wiring, const std::vector<int>& gpus, std::span<const Bytes> sizes) {
   try {
     const GroupBandwidth all = group_bandwidth(wiring, gpus, GroupCollective::kAllReduce);
     std::string text = fmt::format("all-reduce of {} GPUs: {:.4g} GB/s bus bandwidth ({}, {})", gpus.size(), all.bus / 1e9, printable(all.why), name_of(all.provenance));
     if (gpus.size() <= kMostBisected) text += fmt::format("; {:.4g} GB/s a direction cross the middle", bisection(wiring, gpus) / 1e9);
-    return text;
+    return text + by_size(wiring, gpus, sizes);
   } catch (const Error& error) {
     return fmt::format("all-reduce of {} GPUs: not known, {}", gpus.size(), printable(error.sentence()));
   }
@@ -36,7 +46,7 @@ std::string shape_of(const Wiring& host) {
 
 }  // namespace
 
-std::string write_groups(const Wiring& wiring) {
+std::string write_groups(const Wiring& wiring, std::span<const Bytes> sizes) {
   std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // what, and the hosts that get it
   std::map<std::string, std::size_t> known;                            // hosts that are wired alike: their line
   for (const Wiring& host : hosts_apart(wiring)) {
@@ -44,7 +54,7 @@ std::string write_groups(const Wiring& wiring) {
     if (gpus.size() < 2) continue;
     const auto [shape, first] = known.try_emplace(shape_of(host), lines.size());
     if (first) {
-      std::string line = line_of(host, gpus);
+      std::string line = line_of(host, gpus, sizes);
       const auto same = std::find_if(lines.begin(), lines.end(), [&](const auto& other) { return other.first == line; });
       shape->second = static_cast<std::size_t>(same - lines.begin());
       if (same == lines.end()) lines.emplace_back(std::move(line), std::vector<std::string>{});
@@ -55,7 +65,7 @@ std::string write_groups(const Wiring& wiring) {
   std::string text;
   for (const auto& [line, hosts] : lines) text += (hosts.size() == 1 ? hosts.front() : fmt::format("{} hosts, each", hosts.size())) + ": " + line + "\n";
   const std::vector<int> all = devices_of(wiring, DeviceKind::kGpu);
-  if (hosts_of(wiring) > 1 && all.size() > 1) text += "all hosts: " + line_of(wiring, all) + "\n";
+  if (hosts_of(wiring) > 1 && all.size() > 1) text += "all hosts: " + line_of(wiring, all, sizes) + "\n";
   return text;
 }
 

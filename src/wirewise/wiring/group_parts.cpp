@@ -1,0 +1,86 @@
+#include "wirewise/wiring/group_parts.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "wirewise/base/error.h"
+
+namespace wirewise {
+namespace {
+
+const Device& device_at(const Wiring& wiring, int device) { return wiring.devices[static_cast<std::size_t>(device)]; }
+const Link& link_at(const Wiring& wiring, int link) { return wiring.links[static_cast<std::size_t>(link)]; }
+
+}  // namespace
+
+int nvlink_to(const Wiring& wiring, const std::vector<int>& out, int to) {
+  for (int index : out) {
+    if (joins_gpus(link_at(wiring, index).kind) && link_at(wiring, index).to == to) return index;
+  }
+  return -1;
+}
+
+int common_nvswitch(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
+  for (int index : out[static_cast<std::size_t>(devices.front())]) {
+    const int to = link_at(wiring, index).to;
+    if (link_at(wiring, index).kind != LinkKind::kNvlink || device_at(wiring, to).kind != DeviceKind::kNvSwitch) continue;
+    const bool all = std::all_of(devices.begin(), devices.end(), [&](int d) { return nvlink_to(wiring, out[static_cast<std::size_t>(d)], to) != -1; });
+    if (all) return to;
+  }
+  return -1;
+}
+
+DirectLinks direct_links(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
+  DirectLinks found;
+  found.lanes.assign(devices.size(), std::vector<int>(devices.size(), 0));
+  found.lane = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    for (std::size_t j = 0; j < devices.size(); ++j) {
+      const int index = i == j ? -1 : nvlink_to(wiring, out[static_cast<std::size_t>(devices[i])], devices[j]);
+      if (index == -1) continue;
+      const Link& link = link_at(wiring, index);
+      found.lanes[i][j] = std::max(link.lanes, 1);
+      found.provenance = less_certain(found.provenance, link.provenance);
+      if (link.beta / found.lanes[i][j] >= found.lane) continue;
+      found.lane = link.beta / found.lanes[i][j];
+      found.slowest = index;
+    }
+  }
+  return found;
+}
+
+Path path_between(const Wiring& wiring, const Paths& paths, int a, int b) {
+  auto found = paths.find(a, b);
+  if (!found) {
+    throw bad_input(device_at(wiring, a).name + " and " + device_at(wiring, b).name + " aren't joined by any links.", "Complete the description of the machine.");
+  }
+  return *std::move(found);
+}
+
+std::vector<int> nearest_order(const Wiring& wiring, const Paths& paths, std::span<const int> devices) {
+  std::vector<int> left(devices.begin() + 1, devices.end());
+  std::vector<int> order{devices.front()};
+  while (!left.empty()) {
+    auto best = left.begin();
+    Path best_path = path_between(wiring, paths, order.back(), *best);
+    for (auto next = left.begin() + 1; next != left.end(); ++next) {
+      Path hop = path_between(wiring, paths, order.back(), *next);
+      const bool shorter = hop.bandwidth == best_path.bandwidth && hop.links.size() < best_path.links.size();
+      if (hop.bandwidth <= best_path.bandwidth && !shorter) continue;
+      best = next;
+      best_path = std::move(hop);
+    }
+    order.push_back(*best);
+    left.erase(best);
+  }
+  return order;
+}
+
+std::map<int, std::vector<int>> by_host(const Wiring& wiring, std::span<const int> devices) {
+  std::map<int, std::vector<int>> hosts;
+  for (int device : devices) hosts[device_at(wiring, device).host].push_back(device);
+  return hosts;
+}
+
+}  // namespace wirewise
