@@ -17,7 +17,8 @@ namespace {
 
 using testing_support::Program;
 
-const std::map<std::string, std::string> kNoLauncher{{"RANK", ""}, {"WORLD_SIZE", ""}, {"LOCAL_RANK", ""}, {"LOCAL_WORLD_SIZE", ""}, {"SLURM_PROCID", ""}, {"OMPI_COMM_WORLD_RANK", ""}};
+const std::map<std::string, std::string> kNoLauncher{
+    {"RANK", ""}, {"WORLD_SIZE", ""}, {"LOCAL_RANK", ""}, {"LOCAL_WORLD_SIZE", ""}, {"SLURM_PROCID", ""}, {"OMPI_COMM_WORLD_RANK", ""}};
 
 class BenchFit : public testing::Test {
  protected:

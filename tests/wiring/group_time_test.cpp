@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -14,6 +15,7 @@
 #include "wirewise/wiring/cluster_file.h"
 #include "wirewise/wiring/path.h"
 #include "wirewise/wiring/reading.h"
+#include "wirewise/wiring/write.h"
 
 namespace wirewise {
 namespace {
@@ -56,13 +58,16 @@ TEST(GroupTime, AgreesWithTimesThatTheCurvesHaveNotSeen) {
     const Wiring& wiring = machines.at(row.machine);
     const GroupTime found = group_time(wiring, first_gpus(wiring, row.gpus), GroupCollective::kAllReduce, row.bytes);
     errors.push_back(std::abs(found.time * 1e6 / row.time_us - 1));
-    EXPECT_LT(errors.back(), 0.25) << row.machine << ", " << row.gpus << " GPUs, " << row.bytes << " B: predicted " << found.time * 1e6 << " us, measured " << row.time_us << " (" << row.source
-                                   << "); " << found.from;
+    EXPECT_LT(errors.back(), 0.25) << row.machine << ", " << row.gpus << " GPUs, " << row.bytes << " B: predicted " << found.time * 1e6
+                                   << " us, measured " << row.time_us << " (" << row.source << "); " << found.from;
     EXPECT_TRUE(found.from.starts_with("as measured")) << found.from;
   }
-  const auto within = [&](double share) { return std::count_if(errors.begin(), errors.end(), [&](double error) { return error <= share; }); };
-  std::cout << errors.size() << " times: median error " << 100 * median(errors) << " %, largest " << 100 * *std::max_element(errors.begin(), errors.end()) << " %; " << within(0.1)
-            << " within 10 %, " << within(0.2) << " within 20 %\n";
+  const auto within = [&](double share) {
+    return std::count_if(errors.begin(), errors.end(), [&](double error) { return error <= share; });
+  };
+  std::cout << errors.size() << " times: median error " << 100 * median(errors) << " %, largest "
+            << 100 * *std::max_element(errors.begin(), errors.end()) << " %; " << within(0.1) << " within 10 %, " << within(0.2)
+            << " within 20 %\n";
   EXPECT_LT(median(errors), 0.06);
   EXPECT_GT(static_cast<double>(within(0.1)), 0.7 * static_cast<double>(errors.size()));
 }
@@ -85,7 +90,9 @@ TEST(GroupTime, StepsOfARingAndATreeAreCounted) {
   for (int host = 0; host < 4; ++host) gpus.push_back(devices_of(wiring, DeviceKind::kGpu, host).front());
   const Seconds step = Paths(wiring).find(gpus[0], gpus[1]).value().latency;
   ASSERT_GT(step, 0);
-  const auto latency = [&](GroupCollective collective, GroupAlgorithm algorithm) { return group_time(wiring, gpus, collective, 1, algorithm).latency; };
+  const auto latency = [&](GroupCollective collective, GroupAlgorithm algorithm) {
+    return group_time(wiring, gpus, collective, 1, algorithm).latency;
+  };
   EXPECT_NEAR(latency(GroupCollective::kAllReduce, GroupAlgorithm::kRing), 6 * step, 1e-12);
   EXPECT_NEAR(latency(GroupCollective::kAllGather, GroupAlgorithm::kRing), 3 * step, 1e-12);
   EXPECT_NEAR(latency(GroupCollective::kAllReduce, GroupAlgorithm::kTree), 4 * step, 1e-12);
@@ -99,6 +106,22 @@ TEST(GroupTime, StepsOfARingAndATreeAreCounted) {
     EXPECT_NEAR(found.time, found.latency + 1.5 * static_cast<double>(bytes) / found.large.bus, 1e-12 + 1e-9 * found.time);
     before = found.time;
   }
+}
+
+TEST(GroupTime, MeasuredLinksOfCoresArePrintedBySize) {
+  // Two cores: an all-reduce is two steps of two links, and its bus bandwidth the link's.
+  const Reading reading = read_cluster(
+      "device = [{ name = \"a\", kind = \"cpu\" }, { name = \"b\", kind = \"cpu\" }]\n"
+      "link = [{ b = \"a\", kind = \"shared memory\", beta_GBps = 1 }, { b = \"b\", kind = \"shared memory\", beta_GBps = 1 }]\n"
+      "[[measured]]\nclass = \"shared memory\"\nalpha_us = 5\nbeta_GBps = 8\n",
+      "c.toml");
+  const Bytes sizes[] = {1 << 20};
+  const std::string text = write_groups(reading.wiring, sizes);
+  EXPECT_NE(text.find("all-reduce of 2 cores: 8 GB/s bus bandwidth"), std::string::npos) << text;
+  EXPECT_NE(text.find("measured"), std::string::npos) << text;
+  const GroupTime found = group_time(reading.wiring, devices_of(reading.wiring, DeviceKind::kCpu), GroupCollective::kAllReduce, 1 << 20);
+  EXPECT_NEAR(found.time, 20e-6 + 1048576 / 8e9, 1e-12);
+  EXPECT_EQ(found.provenance, Provenance::kMeasured);
 }
 
 TEST(GroupTime, WhatAnAlgorithmCantDoIsRefused) {

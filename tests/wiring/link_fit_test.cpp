@@ -50,7 +50,7 @@ TEST(LinkFit, NoiseAndOutliersMoveItLittle) {
     std::lognormal_distribution<double> noise(0, 0.05);
     std::uniform_real_distribution<double> even(0, 1);
     const double alpha = std::pow(10, -6.3 + 3 * even(random)), beta = std::pow(10, 7.5 + 3 * even(random));
-    if (alpha * beta < 4096) continue;  // less than three sizes would tell alpha
+    if (alpha * beta < 4096) continue;                         // less than three sizes would tell alpha
     std::vector<std::size_t> wild{0, 1, 2, 3, 4, 5, 6, 7, 8};  // two sizes of nine that are off as a whole, but not both ends of the line
     std::shuffle(wild.begin(), wild.end(), random);
     wild.resize(2);

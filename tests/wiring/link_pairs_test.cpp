@@ -18,7 +18,8 @@ RankSpot spot(int host, int numa, const std::string& port, const std::string& so
 
 TEST(LinkPairs, OneForEachClass) {
   // Two hosts of two bound ranks a socket, a third whose port is slower, a fourth like it.
-  std::vector<RankSpot> spots{spot(0, 0, "10 GbE"), spot(0, 1, "10 GbE"), spot(0, 0, "10 GbE"), spot(1, 0, "10 GbE"), spot(2, -1, "1 GbE"), spot(3, -1, "1 GbE")};
+  std::vector<RankSpot> spots{spot(0, 0, "10 GbE"), spot(0, 1, "10 GbE"), spot(0, 0, "10 GbE"),
+                              spot(1, 0, "10 GbE"), spot(2, -1, "1 GbE"), spot(3, -1, "1 GbE")};
   const auto pairs = class_pairs(spots);
   ASSERT_EQ(pairs.size(), 4U);
   const auto is = [&](std::size_t i, std::string_view name, LinkKind kind, int from, int to) {
@@ -69,7 +70,8 @@ TEST(LinkPairs, WhatIsMeasuredIsWhatPathsInTheDescriptionCost) {
   ASSERT_EQ(cores.size(), 4U);
   EXPECT_EQ(wiring.devices[static_cast<std::size_t>(devices_of(wiring, DeviceKind::kHost)[1])].name, "node-2");
   const Paths paths(wiring);
-  const auto near = paths.find(cores[0], cores[1]).value(), across = paths.find(cores[0], cores[2]).value(), far = paths.find(cores[0], cores[3]).value();
+  const auto near = paths.find(cores[0], cores[1]).value(), across = paths.find(cores[0], cores[2]).value(),
+             far = paths.find(cores[0], cores[3]).value();
   EXPECT_NEAR(near.latency, 2e-6, 1e-9);
   EXPECT_DOUBLE_EQ(near.bandwidth, 9e9);
   EXPECT_NEAR(across.latency, 3e-6, 1e-9);
@@ -79,7 +81,10 @@ TEST(LinkPairs, WhatIsMeasuredIsWhatPathsInTheDescriptionCost) {
 }
 
 TEST(LinkPairs, DescriptionsSayWhatTheyHave) {
-  const Wiring pod = read_cluster("[[host]]\ntemplate = \"dgx-a100\"\nnames = [\"a\", \"b\"]\n[[override]]\nhosts = \"b\"\nlink = \"InfiniBand EDR\"\n", "c.toml").wiring;
+  const Wiring pod =
+      read_cluster("[[host]]\ntemplate = \"dgx-a100\"\nnames = [\"a\", \"b\"]\n[[override]]\nhosts = \"b\"\nlink = \"InfiniBand EDR\"\n",
+                   "c.toml")
+          .wiring;
   const KnownClasses known = known_classes(pod);
   EXPECT_FALSE(known.cores);
   EXPECT_EQ(known.ports, (std::vector<std::string>{"InfiniBand HDR", "InfiniBand EDR"}));

@@ -13,7 +13,8 @@ namespace wirewise {
 namespace {
 
 MeasuredClass figures(const std::string& name, double alpha_us, double beta_gbyte) {
-  return {name, alpha_us * 1e-6, beta_gbyte * 1e9, 0.012, "wirewise bench --fit", "rank 0 on a\"b and rank 1 on c", "2026-01-31", {8, 1024, 1 << 20}};
+  return {name,         alpha_us * 1e-6,   beta_gbyte * 1e9, 0.012, "wirewise bench --fit", "rank 0 on a\"b and rank 1 on c",
+          "2026-01-31", {8, 1024, 1 << 20}};
 }
 
 std::string with(const std::string& text, const std::vector<MeasuredClass>& classes) { return with_measured(text, "c.toml", classes); }
@@ -79,7 +80,9 @@ beta_GBps = 2.5
   const auto swap = [&](const std::string& from, const std::string& to) { expected.replace(expected.find(from), from.size(), to); };
   swap("beta_GBps = 1.0   #", "beta_GBps = 1.125   #");
   swap("alpha_us = 30     #", "alpha_us = 21.5     #");
-  swap("source = 'iperf # one'\n", "source = \"wirewise bench --fit\"\nbetween = \"rank 0 on a\\\"b and rank 1 on c\"\ndate = \"2026-01-31\"\nsizes = [8, 1024, 1048576]\nresidual_percent = 1.2\n");
+  swap("source = 'iperf # one'\n",
+       "source = \"wirewise bench --fit\"\nbetween = \"rank 0 on a\\\"b and rank 1 on c\"\ndate = \"2026-01-31\"\nsizes = [8, 1024, "
+       "1048576]\nresidual_percent = 1.2\n");
   EXPECT_EQ(text, expected);
   EXPECT_DOUBLE_EQ(network_link_of(read_cluster(text, "c.toml")).beta, 1.125e9);
   // Again with the same figures: nothing changes.
@@ -93,14 +96,16 @@ TEST(MeasuredFile, FiguresOfSomeHostsStillHoldForThem) {
   const Reading reading = read_cluster(text, "c.toml");
   std::vector<double> of_hosts;
   for (const Link& link : reading.wiring.links) {
-    if (link.kind == LinkKind::kEthernet && reading.wiring.devices[static_cast<std::size_t>(link.from)].host >= 0) of_hosts.push_back(link.beta);
+    if (link.kind == LinkKind::kEthernet && reading.wiring.devices[static_cast<std::size_t>(link.from)].host >= 0)
+      of_hosts.push_back(link.beta);
   }
   EXPECT_EQ(of_hosts, (std::vector<double>{1.125e9, 0.3e9}));
 }
 
 TEST(MeasuredFile, OneHostsDescriptionTakesThemToo) {
-  const std::string before = "device = [{ name = \"core0\", kind = \"cpu\" }, { name = \"core1\", kind = \"cpu\" }]\n"
-                             "link = [{ b = \"core0\", kind = \"shared memory\", beta_GBps = 8 }, { b = \"core1\", kind = \"shared memory\", beta_GBps = 8 }]\n";
+  const std::string before =
+      "device = [{ name = \"core0\", kind = \"cpu\" }, { name = \"core1\", kind = \"cpu\" }]\n"
+      "link = [{ b = \"core0\", kind = \"shared memory\", beta_GBps = 8 }, { b = \"core1\", kind = \"shared memory\", beta_GBps = 8 }]\n";
   const Reading reading = read_cluster(with(before, {figures("shared memory", 0.5, 9)}), "c.toml");
   ASSERT_EQ(reading.wiring.links.size(), 4U);
   for (const Link& link : reading.wiring.links) {
@@ -138,9 +143,14 @@ TEST(MeasuredFile, WhatCouldBeLostIsRefusedWithTheTablesToPutIn) {
 TEST(MeasuredFile, CommentsAndValuesOfRandomFilesSurvive) {
   // Files put together from awkward pieces: whatever isn't of the class must be found again, in order.
   const std::vector<std::string> pieces{
-      "[[measured]]\nclass = \"25 GbE\" # [[measured]]\nbeta_GBps = 2.5\n", "# class = \"10 GbE\"\n", "\n\n",
-      "[[measured]]\nclass = \"10 GbE\"\nhosts = [\"a\", # one\n \"b\"] # both\nalpha_us = 1\n", "[[template]]\nname = \"x\"\nabout = \"\"\"\n[[measured]]\nclass = '10 GbE'\n\"\"\"\ngpus = { count = 1 }\nbridge = { gpus = [0] }\n",
-      "[[override]]\nhosts = \"a\" # ü ö\nrack = \"[[measured]]\"\n", "[[measured]]\nclass = \"10 GbE\"\nunits = 1\nbeta_GBps = 3.0\n", "[[measured]]\n# of all\nclass = \"10 GbE\"\nbeta_GBps = 4.0 # four\n"};
+      "[[measured]]\nclass = \"25 GbE\" # [[measured]]\nbeta_GBps = 2.5\n",
+      "# class = \"10 GbE\"\n",
+      "\n\n",
+      "[[measured]]\nclass = \"10 GbE\"\nhosts = [\"a\", # one\n \"b\"] # both\nalpha_us = 1\n",
+      "[[template]]\nname = \"x\"\nabout = \"\"\"\n[[measured]]\nclass = '10 GbE'\n\"\"\"\ngpus = { count = 1 }\nbridge = { gpus = [0] }\n",
+      "[[override]]\nhosts = \"a\" # ü ö\nrack = \"[[measured]]\"\n",
+      "[[measured]]\nclass = \"10 GbE\"\nunits = 1\nbeta_GBps = 3.0\n",
+      "[[measured]]\n# of all\nclass = \"10 GbE\"\nbeta_GBps = 4.0 # four\n"};
   for (unsigned seed = 1; seed <= 300; ++seed) {
     std::mt19937 random(seed);
     std::string before = kCluster;

@@ -115,7 +115,9 @@ struct Description {
 std::optional<Description> read_description(const std::string& file) {
   std::error_code none;
   if (!fs::exists(file, none)) {
-    if (!file.ends_with(".toml")) throw bad_input("--fit " + printable(file) + " is no file, and a new description needs the name of one.", "Name it so that it ends in .toml.");
+    if (!file.ends_with(".toml"))
+      throw bad_input("--fit " + printable(file) + " is no file, and a new description needs the name of one.",
+                      "Name it so that it ends in .toml.");
     return std::nullopt;
   }
   Reading reading = read_wiring_file(file);
@@ -139,7 +141,8 @@ void name_as(const Wiring& known, std::vector<RankSpot>& spots, std::vector<std:
     std::string port = port_class_of(known, spot.host_name);
     if (port.empty() && classes.ports.size() == 1) port = classes.ports.front();
     if (port.empty() && several && classes.ports.size() > 1) {
-      throw bad_input("host " + printable(spot.host_name) + " isn't in the description, whose hosts have several kinds of ports (" + join(classes.ports, ", ") + ").",
+      throw bad_input("host " + printable(spot.host_name) + " isn't in the description, whose hosts have several kinds of ports (" +
+                          join(classes.ports, ", ") + ").",
                       "Name the hosts in it as they are called, or measure into a new file.");
     }
     spot.network = !port.empty();
@@ -179,7 +182,8 @@ std::string between(const ClassPair& pair, const std::vector<RankSpot>& spots) {
 }
 
 [[noreturn]] void cannot_write(const fs::path& file, int error) {
-  throw Error(ErrorKind::kFailed, printable(file.string()) + " can't be written: " + std::strerror(error) + ". It is as it was.", "Check the folder's permissions and room.");
+  throw Error(ErrorKind::kFailed, printable(file.string()) + " can't be written: " + std::strerror(error) + ". It is as it was.",
+              "Check the folder's permissions and room.");
 }
 
 /// Beside, synced, renamed: the file is whole at every moment. A link is followed, permissions stay.
@@ -196,8 +200,10 @@ void write_file(const std::string& name, const std::string& text) {
     for (std::size_t at = 0; error == 0 && at < text.size();) {
       const ssize_t written = ::write(out.get(), text.data() + at, text.size() - at);
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0) error = errno;
-      else at += static_cast<std::size_t>(written);
+      if (written < 0)
+        error = errno;
+      else
+        at += static_cast<std::size_t>(written);
     }
     if (error == 0 && ::fsync(out.get()) != 0) error = errno;
     if (error == 0 && ::rename(beside.c_str(), file.c_str()) != 0) error = errno;
@@ -224,29 +230,42 @@ void print(const std::vector<Measured>& all, const std::vector<std::string>& lef
     for (const Measured& one : all) {
       Json medians = Json::array();
       for (const Seconds time : one.fit.medians) medians.push_back(time * 1e6);
-      std::cout << Json{{"class", one.pair.name}, {"from", one.pair.from}, {"to", one.pair.to}, {"alpha_us", one.alpha_of_link * 1e6},
-                        {"message_alpha_us", one.fit.alpha * 1e6}, {"beta_GBps", one.fit.beta / 1e9}, {"residual", one.fit.residual},
-                        {"other_direction", one.other_direction}, {"sizes", one.fit.sizes}, {"median_us", std::move(medians)}, {"left_out", one.fit.left_out}, {"saved", one.saved}}
+      std::cout << Json{{"class", one.pair.name},
+                        {"from", one.pair.from},
+                        {"to", one.pair.to},
+                        {"alpha_us", one.alpha_of_link * 1e6},
+                        {"message_alpha_us", one.fit.alpha * 1e6},
+                        {"beta_GBps", one.fit.beta / 1e9},
+                        {"residual", one.fit.residual},
+                        {"other_direction", one.other_direction},
+                        {"sizes", one.fit.sizes},
+                        {"median_us", std::move(medians)},
+                        {"left_out", one.fit.left_out},
+                        {"saved", one.saved}}
                        .dump(-1, ' ', false, Json::error_handler_t::replace)
                 << "\n";
     }
   } else {
     std::cout << fmt::format("{:<26}{:>12}{:>14}{:>12}{:>10}  {}\n", "class", "ranks", "alpha us", "GB/s", "off by", "sizes");
     for (const Measured& one : all) {
-      std::string row = fmt::format("{:<26}{:>12}{:>14.4g}{:>12.4g}{:>8.2g} %  {}", one.pair.name, fmt::format("{}, {}", one.pair.from, one.pair.to), one.fit.alpha * 1e6, one.fit.beta / 1e9,
-                                    one.fit.residual * 100, sizes_text(one.fit.sizes));
+      std::string row =
+          fmt::format("{:<26}{:>12}{:>14.4g}{:>12.4g}{:>8.2g} %  {}", one.pair.name, fmt::format("{}, {}", one.pair.from, one.pair.to),
+                      one.fit.alpha * 1e6, one.fit.beta / 1e9, one.fit.residual * 100, sizes_text(one.fit.sizes));
       if (!one.fit.left_out.empty()) row += fmt::format(", {} of {} off the line", one.fit.left_out.size(), one.fit.sizes.size());
       std::cout << row << "\n";
     }
   }
   std::ostream& notes = options.json ? std::cerr : std::cout;
   for (const Measured& one : all) {
-    if (one.other_direction > 1 + kUneven) notes << fmt::format("{}: the other direction gets {:.3g} times as much; the slower one is kept.\n", one.pair.name, one.other_direction);
+    if (one.other_direction > 1 + kUneven)
+      notes << fmt::format("{}: the other direction gets {:.3g} times as much; the slower one is kept.\n", one.pair.name,
+                           one.other_direction);
     if (!one.saved) notes << one.pair.name << ": not kept, the description has no such link.\n";
   }
   for (const std::string& line : left_out) notes << printable(line) << "\n";
   const bool any = std::any_of(all.begin(), all.end(), [](const Measured& one) { return one.saved; });
-  notes << (!any ? "Nothing to keep: " + printable(options.file) + " is as it was.\n" : printable(options.file) + (fresh ? " is written.\n" : " has these figures now; all else in it is as it was.\n"));
+  notes << (!any ? "Nothing to keep: " + printable(options.file) + " is as it was.\n"
+                 : printable(options.file) + (fresh ? " is written.\n" : " has these figures now; all else in it is as it was.\n"));
   std::cout << std::flush;
 }
 
@@ -256,10 +275,14 @@ void check_fit_file(const std::string& file) {
   const auto known = read_description(file);
   const fs::path folder = fs::path(file).has_parent_path() ? fs::path(file).parent_path() : fs::path(".");
   std::error_code none;
-  if (!fs::is_directory(folder, none)) throw bad_input("--fit " + printable(file) + ": there is no folder " + printable(folder.string()) + ".", "Make it, or name another.");
+  if (!fs::is_directory(folder, none))
+    throw bad_input("--fit " + printable(file) + ": there is no folder " + printable(folder.string()) + ".", "Make it, or name another.");
   const fs::path written = known ? fs::canonical(file).parent_path() : folder;
-  if (::access(written.c_str(), W_OK) != 0) throw bad_input("--fit " + printable(file) + ": " + printable(written.string()) + " can't be written to.", "Name a file where you may write.");
-  const MeasuredClass trial{.name = std::string(kSharedMemoryClass), .alpha = 1, .beta = 1, .residual = 0, .source = {}, .between = {}, .date = {}, .sizes = {}};
+  if (::access(written.c_str(), W_OK) != 0)
+    throw bad_input("--fit " + printable(file) + ": " + printable(written.string()) + " can't be written to.",
+                    "Name a file where you may write.");
+  const MeasuredClass trial{
+      .name = std::string(kSharedMemoryClass), .alpha = 1, .beta = 1, .residual = 0, .source = {}, .between = {}, .date = {}, .sizes = {}};
   if (known) (void)with_measured(known->text, file, std::span(&trial, 1));
 }
 
@@ -309,14 +332,17 @@ int fit_links(Communicator& communicator, const FitOptions& options) {
     const RankSpot& first = spots[static_cast<std::size_t>(one.pair.from)];
     if (one.pair.name.empty()) {
       one.pair.name = port_class_by_beta(first.port_kind, one.fit.beta, first.rdma);
-      left_out.push_back("The interfaces between hosts don't state their speed: the class is the slowest that can carry what was measured, " + one.pair.name + ".");
+      left_out.push_back(
+          "The interfaces between hosts don't state their speed: the class is the slowest that can carry what was measured, " +
+          one.pair.name + ".");
       for (RankSpot& spot : spots) {
         if (spot.network && spot.port.empty()) spot.port = one.pair.name;
       }
     }
     one.saved = !known || classes.cores || (one.pair.kind != LinkKind::kSharedMemory && one.pair.kind != LinkKind::kSockets);
     if (!one.saved) continue;
-    kept.push_back({one.pair.name, one.alpha_of_link, one.fit.beta, one.fit.residual, kSource, between(one.pair, spots), today(), one.fit.sizes});
+    kept.push_back(
+        {one.pair.name, one.alpha_of_link, one.fit.beta, one.fit.residual, kSource, between(one.pair, spots), today(), one.fit.sizes});
   }
   if (!kept.empty()) {
     const std::string text = with_measured(known ? known->text : new_description(spots), options.file, kept);

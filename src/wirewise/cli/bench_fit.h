@@ -1,4 +1,5 @@
-// `wirewise bench --fit FILE`: what each class of links among the ranks costs, measured by messages and kept in a description of the cluster.
+// `wirewise bench --fit FILE`: what each class of links among the ranks costs, measured by messages and kept in a description of the
+// cluster.
 #pragma once
 
 #include <string>

@@ -19,8 +19,8 @@ constexpr std::int64_t kDone = -1;
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kMostRoom = std::size_t{256} << 20;
 constexpr std::size_t kLeast = 7, kMost = 200;  // messages of a size
-constexpr Seconds kFill = 0.15;         // of a size
-constexpr Seconds kLongest = 1.5;       // a message that would take longer is left out
+constexpr Seconds kFill = 0.15;                 // of a size
+constexpr Seconds kLongest = 1.5;               // a message that would take longer is left out
 constexpr std::size_t kEnoughSizes = 5;
 
 Seconds since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
@@ -146,7 +146,9 @@ std::vector<MessageTime> time_messages(Communicator& communicator, int from, int
   }
   communicator.broadcast({header, DType::kInt64}, 2, to).wait();
   if (header[1] > 0) {
-    throw Error(ErrorKind::kFailed, std::to_string(header[1]) + " messages from rank " + std::to_string(from) + " to rank " + std::to_string(to) + " came with wrong bytes.",
+    throw Error(ErrorKind::kFailed,
+                std::to_string(header[1]) + " messages from rank " + std::to_string(from) + " to rank " + std::to_string(to) +
+                    " came with wrong bytes.",
                 "The memory or the network of these hosts is broken: wirewise doctor cluster names the path.");
   }
   times.resize(static_cast<std::size_t>(header[0]));

@@ -41,7 +41,8 @@ std::map<std::pair<LinkKind, int>, Curves> load() {
     if (std::exchange(head, false) || cells.size() < 8 || cells[2] != "all_reduce" || cells[7] != "yes") continue;
     const LinkClass& of = link_class(cells[1]);
     const std::pair key{of.kind, of.generation};
-    rows[key][static_cast<int>(number(cells[3]))].push_back({static_cast<Bytes>(number(cells[4])), number(cells[5]) * 1e-6, number(cells[6]) * 1e9});
+    rows[key][static_cast<int>(number(cells[3]))].push_back(
+        {static_cast<Bytes>(number(cells[4])), number(cells[5]) * 1e-6, number(cells[6]) * 1e9});
     sources[key].insert(cells[8].substr(0, cells[8].find(" AR_GPU")));
   }
   std::map<std::pair<LinkKind, int>, Curves> curves;

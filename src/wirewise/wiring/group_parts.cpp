@@ -25,7 +25,8 @@ int common_nvswitch(const Wiring& wiring, const std::vector<std::vector<int>>& o
   for (int index : out[static_cast<std::size_t>(devices.front())]) {
     const int to = link_at(wiring, index).to;
     if (link_at(wiring, index).kind != LinkKind::kNvlink || device_at(wiring, to).kind != DeviceKind::kNvSwitch) continue;
-    const bool all = std::all_of(devices.begin(), devices.end(), [&](int d) { return nvlink_to(wiring, out[static_cast<std::size_t>(d)], to) != -1; });
+    const bool all =
+        std::all_of(devices.begin(), devices.end(), [&](int d) { return nvlink_to(wiring, out[static_cast<std::size_t>(d)], to) != -1; });
     if (all) return to;
   }
   return -1;
@@ -53,7 +54,8 @@ DirectLinks direct_links(const Wiring& wiring, const std::vector<std::vector<int
 Path path_between(const Wiring& wiring, const Paths& paths, int a, int b) {
   auto found = paths.find(a, b);
   if (!found) {
-    throw bad_input(device_at(wiring, a).name + " and " + device_at(wiring, b).name + " aren't joined by any links.", "Complete the description of the machine.");
+    throw bad_input(device_at(wiring, a).name + " and " + device_at(wiring, b).name + " aren't joined by any links.",
+                    "Complete the description of the machine.");
   }
   return *std::move(found);
 }

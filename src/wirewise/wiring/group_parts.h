@@ -17,9 +17,9 @@ namespace wirewise {
 
 /// NVLinks between each two of a group.
 struct DirectLinks {
-  std::vector<std::vector<int>> lanes;  // [i][j]: side by side from i to j
-  BytesPerSecond lane = 0;              // the slowest; infinite where there are none
-  int slowest = -1;                     // its link
+  std::vector<std::vector<int>> lanes;            // [i][j]: side by side from i to j
+  BytesPerSecond lane = 0;                        // the slowest; infinite where there are none
+  int slowest = -1;                               // its link
   Provenance provenance = Provenance::kMeasured;  // the least certain of them
 };
 [[nodiscard]] DirectLinks direct_links(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices);

@@ -24,9 +24,11 @@ Steps steps_of(const Wiring& wiring, std::span<const int> devices, GroupCollecti
   Steps steps;
   const auto hosts = by_host(wiring, devices);
   const Paths paths(wiring);
-  const auto largest = std::max_element(hosts.begin(), hosts.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  const auto largest =
+      std::max_element(hosts.begin(), hosts.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   if (largest->second.size() > 1) steps.of_within = path_between(wiring, paths, largest->second[0], largest->second[1]).latency;
-  if (hosts.size() > 1) steps.of_between = path_between(wiring, paths, hosts.begin()->second.front(), std::next(hosts.begin())->second.front()).latency;
+  if (hosts.size() > 1)
+    steps.of_between = path_between(wiring, paths, hosts.begin()->second.front(), std::next(hosts.begin())->second.front()).latency;
   const auto ranks = static_cast<double>(devices.size()), count = static_cast<double>(hosts.size());
   switch (algorithm) {
     case GroupAlgorithm::kRing: {
@@ -50,8 +52,11 @@ GroupTime by_steps(const Wiring& wiring, std::span<const int> devices, GroupColl
   const Steps steps = steps_of(wiring, devices, collective, large.algorithm);
   found.latency = steps.all();
   found.time = found.latency + bus_factor(collective, devices.size()) * bytes / large.bus;
-  if (steps.within > 0) found.from = fmt::format("{:.0f} steps of {:.3g} us", steps.within, steps.of_within * 1e6);
-  if (steps.between > 0) found.from += fmt::format("{}{:.0f} steps of {:.3g} us between hosts", found.from.empty() ? "" : " and ", steps.between, steps.of_between * 1e6);
+  if (steps.within > 0)
+    found.from = fmt::format("{:.0f} step{} of {:.3g} us", steps.within, steps.within == 1 ? "" : "s", steps.of_within * 1e6);
+  if (steps.between > 0)
+    found.from +=
+        fmt::format("{}{:.0f} steps of {:.3g} us between hosts", found.from.empty() ? "" : " and ", steps.between, steps.of_between * 1e6);
   found.provenance = large.provenance;
   found.large = std::move(large);
   return found;
@@ -64,7 +69,8 @@ double bus_factor(GroupCollective collective, std::size_t ranks) noexcept {
   return collective == GroupCollective::kAllReduce ? 2 * share : share;
 }
 
-GroupTime group_time(const Wiring& wiring, std::span<const int> devices, GroupCollective collective, Bytes bytes, std::optional<GroupAlgorithm> algorithm) {
+GroupTime group_time(const Wiring& wiring, std::span<const int> devices, GroupCollective collective, Bytes bytes,
+                     std::optional<GroupAlgorithm> algorithm) {
   GroupTime best;
   if (devices.size() < 2) return best;
   if (algorithm && *algorithm != GroupAlgorithm::kRing && collective != GroupCollective::kAllReduce) {
@@ -77,8 +83,10 @@ GroupTime group_time(const Wiring& wiring, std::span<const int> devices, GroupCo
     GroupBandwidth large = group_bandwidth(wiring, devices, collective);
     const Link& slowest = wiring.links[static_cast<std::size_t>(large.bottleneck)];
     const bool one_host = by_host(wiring, devices).size() == 1;
-    const bool measured = collective == GroupCollective::kAllReduce && one_host && large.algorithm != GroupAlgorithm::kInSwitch && joins_gpus(slowest.kind);
-    if (const auto curve = measured ? all_reduce_curve(slowest.kind, slowest.generation, static_cast<int>(devices.size()), bytes) : std::nullopt) {
+    const bool measured =
+        collective == GroupCollective::kAllReduce && one_host && large.algorithm != GroupAlgorithm::kInSwitch && joins_gpus(slowest.kind);
+    if (const auto curve =
+            measured ? all_reduce_curve(slowest.kind, slowest.generation, static_cast<int>(devices.size()), bytes) : std::nullopt) {
       best.latency = curve->above;
       best.time = curve->above + factor * size / large.bus;
       best.from = "as measured: " + curve->source;
@@ -96,7 +104,8 @@ GroupTime group_time(const Wiring& wiring, std::span<const int> devices, GroupCo
     if (collective == GroupCollective::kAllReduce) {
       if (asked(GroupAlgorithm::kTree)) consider(tree_bandwidth(wiring, devices));
       auto in_switch = asked(GroupAlgorithm::kInSwitch) ? in_switch_bandwidth(wiring, devices) : std::nullopt;
-      if (algorithm == GroupAlgorithm::kInSwitch && !in_switch) throw bad_input("no switch that sums joins all of these devices, or they are fewer than 5.", "Ask for a ring or a tree.");
+      if (algorithm == GroupAlgorithm::kInSwitch && !in_switch)
+        throw bad_input("no switch that sums joins all of these devices, or they are fewer than 5.", "Ask for a ring or a tree.");
       if (in_switch) consider(*std::move(in_switch));
     }
   }

@@ -11,7 +11,7 @@
 namespace wirewise {
 namespace {
 
-constexpr double kTukey = 4.685;     // 95 % as good as least squares where errors are normal
+constexpr double kTukey = 4.685;       // 95 % as good as least squares where errors are normal
 constexpr double kDeviation = 1.4826;  // of a normal distribution: standard over median absolute deviation
 constexpr double kLeastScale = 0.05;   // relative: real links are no straighter than this, and sizes that bend a little still count
 constexpr int kMostRounds = 100;
@@ -71,7 +71,8 @@ LinkFit fit_link(std::span<const MessageTime> messages) {
     if (!(message.time > 0) || !std::isfinite(message.time)) throw bad_input("a message can't take no time.");
     by_size[message.size].push_back(message.time);
   }
-  if (by_size.size() < 2) throw bad_input("alpha and beta need messages of two sizes or more.", "Give --sizes with a small and a large one.");
+  if (by_size.size() < 2)
+    throw bad_input("alpha and beta need messages of two sizes or more.", "Give --sizes with a small and a large one.");
   LinkFit fit;
   std::vector<MessageTime> points;
   for (auto& [size, times] : by_size) {
@@ -80,7 +81,9 @@ LinkFit fit_link(std::span<const MessageTime> messages) {
     fit.medians.push_back(points.back().time);
   }
   Line line = start_of(points);
-  if (line.pace <= 0) throw Error(ErrorKind::kFailed, "larger messages took no longer than small ones, so the link's bandwidth can't be told.", "Give --sizes that are larger.");
+  if (line.pace <= 0)
+    throw Error(ErrorKind::kFailed, "larger messages took no longer than small ones, so the link's bandwidth can't be told.",
+                "Give --sizes that are larger.");
   std::vector<double> weights(points.size(), 1);
   for (int round = 0; round < kMostRounds; ++round) {
     std::vector<double> errors;
@@ -91,7 +94,8 @@ LinkFit fit_link(std::span<const MessageTime> messages) {
       weights[i] = share < 1 ? (1 - share * share) * (1 - share * share) : 0;
     }
     const Line next = solve(points, weights, line);
-    const bool same = std::abs(next.alpha - line.alpha) <= 1e-12 * next.at(points.front().size) && std::abs(next.pace - line.pace) <= 1e-12 * next.pace;
+    const bool same =
+        std::abs(next.alpha - line.alpha) <= 1e-12 * next.at(points.front().size) && std::abs(next.pace - line.pace) <= 1e-12 * next.pace;
     line = next;
     if (same) break;
   }

@@ -25,7 +25,8 @@ std::string class_of(const Link& link) {
 
 /// Whether a link leads from a host into the network.
 bool is_port(const Wiring& wiring, const Link& link) {
-  return is_network(link.kind) && wiring.devices[static_cast<std::size_t>(link.from)].host >= 0 && wiring.devices[static_cast<std::size_t>(link.to)].host != wiring.devices[static_cast<std::size_t>(link.from)].host;
+  return is_network(link.kind) && wiring.devices[static_cast<std::size_t>(link.from)].host >= 0 &&
+         wiring.devices[static_cast<std::size_t>(link.to)].host != wiring.devices[static_cast<std::size_t>(link.from)].host;
 }
 
 void add_once(std::vector<std::string>& names, const std::string& name) {
@@ -58,7 +59,9 @@ std::vector<ClassPair> class_pairs(std::span<const RankSpot> spots) {
     unnamed = unnamed || (spot.network && spot.port.empty());
   }
   for (const std::string& name : sockets) {
-    auto pair = first_pair(spots, [&](const RankSpot& a, const RankSpot& b) { return a.host == b.host && a.numa >= 0 && b.numa >= 0 && a.numa != b.numa && a.sockets == name; });
+    auto pair = first_pair(spots, [&](const RankSpot& a, const RankSpot& b) {
+      return a.host == b.host && a.numa >= 0 && b.numa >= 0 && a.numa != b.numa && a.sockets == name;
+    });
     if (!pair) continue;
     pair->name = name;
     pair->kind = LinkKind::kSockets;
@@ -66,7 +69,9 @@ std::vector<ClassPair> class_pairs(std::span<const RankSpot> spots) {
   }
   if (unnamed) ports.emplace_back();
   for (const std::string& name : ports) {
-    auto pair = first_pair(spots, [&](const RankSpot& a, const RankSpot& b) { return a.host != b.host && a.network && b.network && a.port == name && b.port == name; });
+    auto pair = first_pair(spots, [&](const RankSpot& a, const RankSpot& b) {
+      return a.host != b.host && a.network && b.network && a.port == name && b.port == name;
+    });
     if (!pair) continue;
     pair->name = name;
     pair->kind = spots[static_cast<std::size_t>(pair->from)].port_kind;
@@ -107,7 +112,8 @@ Wiring wire_spots(std::span<const RankSpot> spots) {
   for (const auto& [host, ranks] : ranks_of) {
     const RankSpot& first = spots[ranks.front()];
     std::string name = first.host_name.empty() ? "host" : first.host_name;
-    for (int number = 2; !taken.insert(name).second; ++number) name = (first.host_name.empty() ? "host" : first.host_name) + "-" + std::to_string(number);
+    for (int number = 2; !taken.insert(name).second; ++number)
+      name = (first.host_name.empty() ? "host" : first.host_name) + "-" + std::to_string(number);
     const auto add = [&](DeviceKind kind, std::string of, int numa) {
       Device device;
       device.name = std::move(of);
@@ -126,9 +132,10 @@ Wiring wire_spots(std::span<const RankSpot> spots) {
       device = add(DeviceKind::kNumaNode, "numa" + std::to_string(numa), numa);
       add_link(wiring, hosts.back(), device, sockets_link(first.sockets, Provenance::kSpec));
     }
+    int local = 0;
     for (std::size_t rank : ranks) {
       const auto node = nodes.find(spots[rank].numa);
-      const int core = add(DeviceKind::kCpu, "core" + std::to_string(rank), spots[rank].numa);
+      const int core = add(DeviceKind::kCpu, "core" + std::to_string(local++), spots[rank].numa);
       wiring.rank_device[rank] = core;
       add_link(wiring, node == nodes.end() ? hosts.back() : node->second, core, memory);
     }

@@ -1,5 +1,5 @@
-// Values are replaced where the parser says they stand. Afterwards the whole is parsed again and compared with what it must be, so that a file
-// that is laid out in a way not thought of is refused and not spoilt.
+// Values are replaced where the parser says they stand. Afterwards the whole is parsed again and compared with what it must be, so that a
+// file that is laid out in a way not thought of is refused and not spoilt.
 #include "wirewise/wiring/measured_file.h"
 
 #include <fmt/format.h>
@@ -30,9 +30,12 @@ std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : is_utf8(text) ? text : printable(text)) {
     const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') (out += '\\') += c;
-    else if (code < 0x20 || code == 0x7f) out += fmt::format("\\u{:04X}", code);
-    else out += c;
+    if (c == '"' || c == '\\')
+      (out += '\\') += c;
+    else if (code < 0x20 || code == 0x7f)
+      out += fmt::format("\\u{:04X}", code);
+    else
+      out += c;
   }
   return out + "\"";
 }
@@ -40,8 +43,12 @@ std::string quoted(const std::string& text) {
 Values values_of(const MeasuredClass& one) {
   std::string sizes;
   for (const Bytes size : one.sizes) sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
-  return {{"alpha_us", real(one.alpha * 1e6)}, {"beta_GBps", real(one.beta / 1e9)}, {"source", quoted(one.source)},
-          {"between", quoted(one.between)}, {"date", quoted(one.date)}, {"sizes", "[" + sizes + "]"},
+  return {{"alpha_us", real(one.alpha * 1e6)},
+          {"beta_GBps", real(one.beta / 1e9)},
+          {"source", quoted(one.source)},
+          {"between", quoted(one.between)},
+          {"date", quoted(one.date)},
+          {"sizes", "[" + sizes + "]"},
           {"residual_percent", real(one.residual * 100)}};
 }
 
@@ -53,12 +60,14 @@ std::string table_of(const MeasuredClass& one, const std::string& line_end) {
 
 class Editor {
  public:
-  Editor(std::string_view text, std::string_view file, std::span<const MeasuredClass> classes) : text_(text), file_(file), classes_(classes) {
+  Editor(std::string_view text, std::string_view file, std::span<const MeasuredClass> classes)
+      : text_(text), file_(file), classes_(classes) {
     try {
       root_ = toml::parse(text_);
     } catch (const toml::parse_error& failure) {
       const toml::source_position at = failure.source().begin;
-      throw unreadable(file, static_cast<int>(at.line), static_cast<int>(at.column), printable(failure.description()) + ".", "The file must be valid TOML.");
+      throw unreadable(file, static_cast<int>(at.line), static_cast<int>(at.column), printable(failure.description()) + ".",
+                       "The file must be valid TOML.");
     }
     line_end_ = text_.find("\r\n") == std::string::npos ? "\n" : "\r\n";
     for (std::size_t at = 0; at != std::string::npos; at = text_.find('\n', at)) {
@@ -97,7 +106,8 @@ class Editor {
   };
 
   [[noreturn]] void refuse(const std::string& why) const {
-    throw unreadable(file_, 0, 0, why + ", so figures can't be put in without risk to the rest.", "Put these in by hand:\n" + measured_tables(classes_));
+    throw unreadable(file_, 0, 0, why + ", so figures can't be put in without risk to the rest.",
+                     "Put these in by hand:\n" + measured_tables(classes_));
   }
 
   /// Columns count characters, offsets bytes.
@@ -174,7 +184,8 @@ class Editor {
         continue;
       }
       const std::size_t begin = offset_of(old->source().begin), end = offset_of(old->source().end);
-      if (old->is_array() && text_.substr(begin, end - begin).find('#') != std::string::npos) refuse("a comment stands within " + key + " of a measured table");
+      if (old->is_array() && text_.substr(begin, end - begin).find('#') != std::string::npos)
+        refuse("a comment stands within " + key + " of a measured table");
       edits_.push_back({begin, end, value});
     }
     if (missing.empty()) return;
@@ -213,6 +224,8 @@ std::string measured_tables(std::span<const MeasuredClass> classes) {
   return text;
 }
 
-std::string with_measured(std::string_view text, std::string_view file, std::span<const MeasuredClass> classes) { return Editor(text, file, classes).edit(); }
+std::string with_measured(std::string_view text, std::string_view file, std::span<const MeasuredClass> classes) {
+  return Editor(text, file, classes).edit();
+}
 
 }  // namespace wirewise

@@ -12,8 +12,8 @@ namespace wirewise {
 
 /// One [[measured]] table.
 struct MeasuredClass {
-  std::string name;     // a class of wirewise topo links, or "shared memory"
-  Seconds alpha = 0;    // of one link
+  std::string name;   // a class of wirewise topo links, or "shared memory"
+  Seconds alpha = 0;  // of one link
   BytesPerSecond beta = 0;
   double residual = 0;  // relative
   std::string source;   // the command
@@ -26,8 +26,8 @@ struct MeasuredClass {
 [[nodiscard]] std::string measured_tables(std::span<const MeasuredClass> classes);
 
 /// `text` with these figures: a table of a class that holds for all hosts and units gets new values, others are added, before tables that
-/// narrow the class to some hosts, else at the end. All else stays as it is, byte for byte, comments too. Throws bad input, with the tables to put
-/// in by hand, where that can't be done without loss; and where `text` is no TOML.
+/// narrow the class to some hosts, else at the end. All else stays as it is, byte for byte, comments too. Throws bad input, with the
+/// tables to put in by hand, where that can't be done without loss; and where `text` is no TOML.
 [[nodiscard]] std::string with_measured(std::string_view text, std::string_view file, std::span<const MeasuredClass> classes);
 
 }  // namespace wirewise

@@ -10,8 +10,9 @@ namespace wirewise {
 
 /// The hosts as trees, each link with its bandwidth; lines end with \n. Hosts that are alike are drawn once.
 [[nodiscard]] std::string write_tree(const Wiring& wiring);
-/// What all GPUs of a host, and of all hosts, get together: bus bandwidth of an all-reduce, what limits it, and what crosses the middle.
-/// Hosts that get alike share a line; empty where there are fewer than two GPUs. With `sizes` also the time and bus bandwidth of each.
+/// What all GPUs (where there are none, ranks' cores) of a host, and of all hosts, get together: bus bandwidth of an all-reduce, what limits
+/// it, and what crosses the middle.
+/// Hosts that get alike share a line; empty where there are fewer than two. With `sizes` also the time and bus bandwidth of each.
 [[nodiscard]] std::string write_groups(const Wiring& wiring, std::span<const Bytes> sizes = {});
 /// The GPUs and NICs of each host against each other, as nvidia-smi topo -m prints them.
 [[nodiscard]] std::string write_matrix(const Wiring& wiring);

@@ -15,6 +15,17 @@ namespace {
 
 constexpr std::size_t kMostBisected = 256;  // GPUs; more take too long
 
+/// The GPUs of a graph; where it has none, ranks' cores.
+std::vector<int> members_of(const Wiring& wiring) {
+  std::vector<int> gpus = devices_of(wiring, DeviceKind::kGpu);
+  return gpus.empty() ? devices_of(wiring, DeviceKind::kCpu) : gpus;
+}
+
+std::string counted(const Wiring& wiring, const std::vector<int>& members) {
+  const bool cores = wiring.devices[static_cast<std::size_t>(members.front())].kind == DeviceKind::kCpu;
+  return fmt::format("{} {}", members.size(), cores ? "cores" : "GPUs");
+}
+
 /// What messages of a size get, a line each, indented.
 std::string by_size(const Wiring& wiring, const std::vector<int>& gpus, std::span<const Bytes> sizes) {
   std::string text;
@@ -28,11 +39,11 @@ std::string by_size(const Wiring& wiring, const std::vector<int>& gpus, std::spa
 std::string line_of(const Wiring& wiring, const std::vector<int>& gpus, std::span<const Bytes> sizes) {
   try {
     const GroupBandwidth all = group_bandwidth(wiring, gpus, GroupCollective::kAllReduce);
-    std::string text = fmt::format("all-reduce of {} GPUs: {:.4g} GB/s bus bandwidth ({}, {})", gpus.size(), all.bus / 1e9, printable(all.why), name_of(all.provenance));
+    std::string text = fmt::format("all-reduce of {}: {:.4g} GB/s bus bandwidth ({}, {})", counted(wiring, gpus), all.bus / 1e9, printable(all.why), name_of(all.provenance));
     if (gpus.size() <= kMostBisected) text += fmt::format("; {:.4g} GB/s a direction cross the middle", bisection(wiring, gpus) / 1e9);
     return text + by_size(wiring, gpus, sizes);
   } catch (const Error& error) {
-    return fmt::format("all-reduce of {} GPUs: not known, {}", gpus.size(), printable(error.sentence()));
+    return fmt::format("all-reduce of {}: not known, {}", counted(wiring, gpus), printable(error.sentence()));
   }
 }
 
@@ -50,7 +61,7 @@ std::string write_groups(const Wiring& wiring, std::span<const Bytes> sizes) {
   std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // what, and the hosts that get it
   std::map<std::string, std::size_t> known;                            // hosts that are wired alike: their line
   for (const Wiring& host : hosts_apart(wiring)) {
-    const std::vector<int> gpus = devices_of(host, DeviceKind::kGpu);
+    const std::vector<int> gpus = members_of(host);
     if (gpus.size() < 2) continue;
     const auto [shape, first] = known.try_emplace(shape_of(host), lines.size());
     if (first) {
@@ -64,7 +75,7 @@ std::string write_groups(const Wiring& wiring, std::span<const Bytes> sizes) {
   }
   std::string text;
   for (const auto& [line, hosts] : lines) text += (hosts.size() == 1 ? hosts.front() : fmt::format("{} hosts, each", hosts.size())) + ": " + line + "\n";
-  const std::vector<int> all = devices_of(wiring, DeviceKind::kGpu);
+  const std::vector<int> all = members_of(wiring);
   if (hosts_of(wiring) > 1 && all.size() > 1) text += "all hosts: " + line_of(wiring, all, sizes) + "\n";
   return text;
 }
