@@ -8,16 +8,15 @@
 #include <chrono>
 #include <fstream>
 #include <map>
-#include <random>
 #include <set>
 #include <sstream>
 
-#include "../fuzz.h"
 #include "wirewise/base/error.h"
 #include "wirewise/wiring/embedded.h"
 #include "wirewise/wiring/link_classes.h"
 #include "wirewise/wiring/path.h"
 #include "wirewise/wiring/relation.h"
+#include "wiring/reader_fuzz.h"
 
 namespace wirewise {
 namespace {
@@ -333,32 +332,7 @@ TEST(ClusterFile, NoTextBreaksTheReader) {
   samples.emplace_back("[[host]]\ntemplate = \"dgx-1\"\nnames = \"n[1-4]\"\nout = \"n2\"\n[[override]]\nhosts = \"n1\"\ngpus_out = [1]\n[network]\nnics = 1\n[[level]]\nby_rack = true\n"
                        "[[switch]]\nname = \"s\"\nkind = \"switch\"\n[[link]]\na = [\"n1\", \"NIC0\"]\nb = \"s\"\nclass = \"25 GbE\"\n[[measured]]\nclass = \"PCIe 3\"\nalpha_us = 1\n");
   const std::vector<std::string> words{"[[host]]\n", "999999999999", "-1", "\"", "[", "]", "{", "}", "nan", "1e308", "hosts = 1\n", "count = 200000\n", "[[level]]\n", "\xff", std::string(1, '\0'), "''' "};
-  const unsigned seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
-  std::mt19937 random(seed);
-  const auto pick = [&](std::size_t below) { return std::uniform_int_distribution<std::size_t>(0, below - 1)(random); };
-  for (wirewise::testing::FuzzRounds rounds(1500); rounds.more();) {
-    std::string text = samples[pick(samples.size())];
-    for (std::size_t edits = 1 + pick(6); edits > 0 && !text.empty(); --edits) {
-      const std::size_t at = pick(text.size());
-      switch (pick(5)) {
-        case 0: text.resize(at); break;
-        case 1: text[at] = static_cast<char>(pick(256)); break;
-        case 2: text.erase(at, 1 + pick(20)); break;
-        case 3: text.insert(at, words[pick(words.size())]); break;
-        default: text.insert(at, text.substr(pick(text.size()), 1 + pick(60))); break;
-      }
-    }
-    try {
-      const Reading reading = read_cluster(text, "fuzz.toml");
-      for (const Link& link : reading.wiring.links) {
-        ASSERT_GE(std::min(link.from, link.to), 0);
-        ASSERT_LT(static_cast<std::size_t>(std::max(link.from, link.to)), reading.wiring.devices.size());
-      }
-    } catch (const Error& failure) {
-      ASSERT_EQ(failure.kind(), ErrorKind::kBadInput) << failure.what() << "\n" << text;
-    }
-  }
+  fuzz::run(samples, words, [](const std::string& text) { fuzz::expect_sound(read_cluster(text, "fuzz.toml")); }, 1500);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "wirewise/base/error.h"
 #include "wirewise/wiring/reading.h"
 #include "wirewise/wiring/relation.h"
 
@@ -26,6 +27,9 @@ inline std::optional<std::string> text(const std::string& name) {
   if (!in) return std::nullopt;
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
+
+/// What is read of a file there, which must be there.
+inline Reading read(const std::string& name) { return read_wiring(text(name).value(), name); }
 
 /// All files of a folder there, by name; empty where it isn't there.
 inline std::vector<std::string> files(const std::string& folder) {

@@ -3,24 +3,17 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <random>
-#include <sstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "wiring/reader_fuzz.h"
 
 namespace wirewise {
 namespace {
 
-std::string field(const std::string& name) {
-  std::ifstream in(WIREWISE_SOURCE_DIR "/../shared/field/nccllog/" + name, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return in ? text.str() : std::string();
-}
-#define FIELD(variable, name)       \
-  const std::string variable = field(name); \
+#define FIELD(variable, name)                                                             \
+  const std::string variable = field::text("nccllog/" + std::string(name)).value_or(""); \
   if (variable.empty()) GTEST_SKIP() << "../shared/field/nccllog/" << (name) << " is not here"
 
 std::set<std::string> transports(const NcclCommunicator& one, int from, int to) {
@@ -210,41 +203,14 @@ TEST(NcclLog, RefusesWhatIsNoLog) {
   EXPECT_THROW((void)read_nccl_log("GPU0 GPU1\nhello\n", "log"), Error);
 }
 
-// Any bytes end in facts or in bad input: seeded mutations of all samples, for 2 s, or WIREWISE_FUZZ_SECONDS.
 TEST(NcclLog, NoTextBreaksTheReader) {
-  std::vector<std::string> samples{kModern};
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(WIREWISE_SOURCE_DIR "/../shared/field/nccllog", none)) samples.push_back(field(entry.path().filename()));
-  const char* const seconds = std::getenv("WIREWISE_FUZZ_SECONDS");
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds == nullptr ? 2 : std::max(1, std::atoi(seconds)));
-  const std::uint32_t seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
-  const auto below = [&](std::size_t bound) { return bound == 0 ? 0 : random() % bound; };
-  long tried = 0;
-  while (std::chrono::steady_clock::now() < end) {
-    std::string text = samples[below(samples.size())];
-    if (text.size() > 6000) text = text.substr(below(text.size() - 6000), 6000);
-    for (std::size_t times = 1 + below(8); times > 0 && !text.empty(); --times) {
-      const std::size_t at = below(text.size()), length = below(std::min<std::size_t>(200, text.size() - at)) + 1;
-      switch (below(6)) {
-        case 0: text.erase(at, length); break;
-        case 1: text.insert(below(text.size()), text.substr(at, length)); break;
-        case 2: text[at] = static_cast<char>(random()); break;
-        case 3: text.resize(at); break;
-        case 4: text.insert(at, std::to_string((static_cast<unsigned long long>(random()) << 32) | random())); break;
-        default: std::swap(text[at], text[below(text.size())]);
-      }
-    }
-    try {
-      const NcclLog log = read_nccl_log(text, "fuzz");
-      for (const NcclCommunicator& one : log.communicators) ASSERT_GE(one.size, 0);
-    } catch (const Error& error) {
-      ASSERT_EQ(error.kind(), ErrorKind::kBadInput);
-    }
-    ++tried;
+  std::vector<std::string> pieces;  // of logs that are long
+  for (const std::string& text : fuzz::with_field({kModern}, "nccllog")) {
+    for (std::size_t at = 0; at < text.size(); at += 6000) pieces.push_back(text.substr(at, 6000));
   }
-  EXPECT_GT(tried, 10);
+  fuzz::run(pieces, {" -> ", "[", "]", ":", "/", "Channel 00/02 :", "Trees [0] 1/-1/-1->0->-1", "nranks", "rank", "commId", "Init COMPLETE", "NCCL INFO", "NCCL WARN", "via", "-1", "99999999999999999999", "\n"}, [](const std::string& text) {
+    for (const NcclCommunicator& one : read_nccl_log(text, "fuzz").communicators) ASSERT_GE(one.size, 0);
+  });
 }
 
 }  // namespace

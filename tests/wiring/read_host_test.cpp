@@ -8,36 +8,10 @@
 namespace wirewise {
 namespace {
 
-using testing::field_folder;
-using testing::text_of;
-
-Reading field(const char* name) { return read_wiring(text_of(field_folder("smi") + "/" + name), name); }
-
-const Device& device(const Reading& reading, std::string_view name) {
-  const int index = find_device(reading.wiring, name);
-  EXPECT_GE(index, 0) << name;
-  return reading.wiring.devices.at(static_cast<std::size_t>(std::max(0, index)));
-}
-
-std::string fact(const Reading& reading, std::string_view subject, std::string_view name) {
-  for (const Fact& one : reading.facts) {
-    if (one.subject == subject && one.name == name) return one.value;
-  }
-  return "none";
-}
-
-bool noted(const Reading& reading, std::string_view part) {
-  return std::any_of(reading.notes.begin(), reading.notes.end(), [&](const Note& note) { return note.text.find(part) != std::string::npos; });
-}
-
-std::string refusal(std::string_view text) {
-  try {
-    (void)read_wiring(text, "t");
-  } catch (const Error& error) {
-    return error.sentence();
-  }
-  return "accepted";
-}
+using field::device;
+using field::fact;
+using field::noted;
+using field::refusal;
 
 TEST(ReadNvidiaQuery, UnitsHeadsAndMissingValues) {
   const Reading reading = read_wiring("index, name, pci.bus_id, memory.total [MiB], power.draw [W]\n0, NVIDIA T4, 00000000:3B:00.0, 15360, [N/A]\n1, NVIDIA T4, 00000000:AF:00.0, 15360 MiB, 26.1 W\n", "t");
@@ -49,27 +23,27 @@ TEST(ReadNvidiaQuery, UnitsHeadsAndMissingValues) {
   const Reading bare = read_wiring("0, NVIDIA T4, 15360 MiB\n", "t");
   EXPECT_EQ(device(bare, "GPU0").model, "NVIDIA T4");
   EXPECT_TRUE(noted(bare, "no head"));
-  EXPECT_EQ(refusal("index, name, memory.total [MiB]\n0, A\n"), "t:2:1: the row has 2 cells, the head 3.");
+  EXPECT_EQ(refusal("index, name, memory.total [MiB]\n0, A\n"), "f:2:1: the row has 2 cells, the head 3.");
   EXPECT_NE(refusal("index, name, memory.total [MiB]\n0, A, big\n").find("is no size of memory"), std::string::npos);
   EXPECT_NE(refusal("index, name\n0, A\n0, B\n").find("stands there twice"), std::string::npos);
 }
 
 TEST(ReadNvidiaQuery, TheFieldsQueries) {
-  if (!std::filesystem::exists(field_folder("smi"))) GTEST_SKIP() << "../shared/field isn't here";
-  const Reading h100 = field("query-h100-81559.csv");
+  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  const Reading h100 = field::read("smi/query-h100-81559.csv");
   EXPECT_EQ(device(h100, "GPU1").pci, "0000:3d:00.0");
   EXPECT_EQ(device(h100, "GPU1").memory, 81559 * kMiB);
   EXPECT_EQ(device(h100, "GPU0").model, "NVIDIA H100 80GB HBM3");
-  EXPECT_EQ(devices_of(field("query-index-name-mem-h200x4.csv").wiring, DeviceKind::kGpu).size(), 4U);
-  EXPECT_EQ(device(field("query-index-name-mem-no-unit-a30.csv"), "GPU1").memory, 24576 * kMiB);
-  EXPECT_TRUE(noted(field("query-index-uuid-name-mem-mixed-gpus.csv"), "the GPUs differ: NVIDIA GeForce RTX 3090, NVIDIA GeForce RTX 4080 SUPER"));
-  EXPECT_EQ(fact(field("query-rtx5080.csv"), "GPU1", "memory.used"), "8311 MiB");
-  EXPECT_EQ(fact(field("query-util-used-total.csv"), "GPU0", "utilization.gpu"), "0 %");
+  EXPECT_EQ(devices_of(field::read("smi/query-index-name-mem-h200x4.csv").wiring, DeviceKind::kGpu).size(), 4U);
+  EXPECT_EQ(device(field::read("smi/query-index-name-mem-no-unit-a30.csv"), "GPU1").memory, 24576 * kMiB);
+  EXPECT_TRUE(noted(field::read("smi/query-index-uuid-name-mem-mixed-gpus.csv"), "the GPUs differ: NVIDIA GeForce RTX 3090, NVIDIA GeForce RTX 4080 SUPER"));
+  EXPECT_EQ(fact(field::read("smi/query-rtx5080.csv"), "GPU1", "memory.used"), "8311 MiB");
+  EXPECT_EQ(fact(field::read("smi/query-util-used-total.csv"), "GPU0", "utilization.gpu"), "0 %");
 }
 
 TEST(ReadNvidiaList, TheFieldsMigDevices) {
-  if (!std::filesystem::exists(field_folder("smi"))) GTEST_SKIP() << "../shared/field isn't here";
-  const Reading list = field("list-mig-h200nvl-plus-3050.txt");
+  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  const Reading list = field::read("smi/list-mig-h200nvl-plus-3050.txt");
   EXPECT_EQ(list.format, Format::kNvidiaList);
   EXPECT_EQ(device(list, "GPU5").model, "NVIDIA GeForce RTX 3050");
   EXPECT_EQ(fact(list, "GPU0", "MIG device"), "1g.18gb MIG-0a");
@@ -78,8 +52,8 @@ TEST(ReadNvidiaList, TheFieldsMigDevices) {
 }
 
 TEST(ReadNvlinkStatus, TheFieldsA100s) {
-  if (!std::filesystem::exists(field_folder("smi"))) GTEST_SKIP() << "../shared/field isn't here";
-  const Reading status = field("nvidia-smi-nvlink-status-a100.txt");
+  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  const Reading status = field::read("smi/nvidia-smi-nvlink-status-a100.txt");
   EXPECT_EQ(status.format, Format::kNvlinkStatus);
   EXPECT_EQ(devices_of(status.wiring, DeviceKind::kGpu).size(), 8U);
   EXPECT_EQ(name_of(Relations(status.wiring).between(find_device(status.wiring, "GPU0"), find_device(status.wiring, "GPU7"))), "NV12");
@@ -103,9 +77,9 @@ TEST(ReadNumactl, NodesCpusMemoryAndDistances) {
   EXPECT_EQ(device(bare, "numa1").memory, 50 * kMiB);
   EXPECT_TRUE(noted(bare, "no CPUs: numa1"));
   EXPECT_TRUE(read_wiring("available: 2 nodes (0-1)\nnode 0 cpus: 0\n", "t").partial);
-  EXPECT_EQ(refusal("node 0 cpus: 0 x\n"), "t:1:16: x is no CPU.");
-  if (!std::filesystem::exists(field_folder("smi"))) GTEST_SKIP() << "../shared/field isn't here";
-  const Reading two = field("numactl-H-interleaved-even-odd.txt");
+  EXPECT_EQ(refusal("node 0 cpus: 0 x\n"), "f:1:16: x is no CPU.");
+  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  const Reading two = field::read("smi/numactl-H-interleaved-even-odd.txt");
   EXPECT_EQ(device(two, "numa0").cpus.substr(0, 8), "0,2,4,6,");
   EXPECT_EQ(device(two, "numa1").cpus.substr(0, 6), "1,3,5,");
   EXPECT_EQ(device(two, "numa1").memory, 516037 * kMiB);
@@ -114,8 +88,8 @@ TEST(ReadNumactl, NodesCpusMemoryAndDistances) {
 }
 
 TEST(ReadLscpu, GraceHasNineNodesAndCpusInOne) {
-  if (!std::filesystem::exists(field_folder("smi"))) GTEST_SKIP() << "../shared/field isn't here";
-  const Reading grace = field("lscpu-numa-grace-9-nodes-1-with-cpus.txt");
+  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  const Reading grace = field::read("smi/lscpu-numa-grace-9-nodes-1-with-cpus.txt");
   EXPECT_EQ(devices_of(grace.wiring, DeviceKind::kNumaNode).size(), 9U);
   EXPECT_EQ(device(grace, "numa0").cpus, "0-71");
   EXPECT_EQ(device(grace, "numa8").cpus, "");
@@ -124,21 +98,19 @@ TEST(ReadLscpu, GraceHasNineNodesAndCpusInOne) {
 }
 
 TEST(ReadHost, FieldNotesThatAreNoOutputAreRefused) {
-  if (!std::filesystem::exists(field_folder("smi"))) GTEST_SKIP() << "../shared/field isn't here";
-  EXPECT_NE(refusal(text_of(field_folder("smi") + "/mig-note.txt")).find("none of the formats"), std::string::npos);
+  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  EXPECT_NE(refusal(field::text("smi/mig-note.txt").value()).find("none of the formats"), std::string::npos);
 }
 
 TEST(ReadHost, SurvivesAnyText) {
   std::vector<std::string> samples;
-  for (const char* part : {"query", "list", "nvlink", "numactl", "lscpu"}) {
-    for (std::string& text : testing::field_texts("smi", part)) samples.push_back(std::move(text));
-  }
+  for (const char* part : {"query", "list", "nvlink", "numactl", "lscpu"}) samples = fuzz::with_field(std::move(samples), "smi", part);
   samples.push_back("index, name, memory.total [MiB]\n0, A, 10 MiB\n");
   samples.push_back("GPU 0: A (UUID: a)\n  MIG 1g.5gb Device 0: (UUID: MIG-1)\n");
   samples.push_back("GPU 0: A (UUID: a)\n Link 0: 25 GB/s\n");
   samples.push_back("available: 1 nodes (0)\nnode 0 cpus: 0 1\nnode 0 size: 10 MB\nnode distances:\nnode 0\n 0: 10\n");
   samples.push_back("NUMA node(s): 1\nNUMA node0 CPU(s): 0-3\n");
-  testing::fuzz_reader(samples, [](std::string_view text) { return read_wiring(text, "fuzz"); }, 3000);
+  fuzz::run_reader(samples, [](const std::string& text) { return read_wiring(text, "fuzz"); }, 3000);
 }
 
 }  // namespace

@@ -36,25 +36,22 @@ TEST(ReadIbnetdiscover, EachCableOnceWithItsWidthTimesSpeed) {
 }
 
 TEST(ReadIbnetdiscover, RefusalsNameThePlace) {
-  const auto refusal = [](const std::string& text) {
-    try {
-      (void)read_wiring(text, "t");
-    } catch (const Error& error) {
-      return error.sentence();
-    }
-    return std::string("accepted");
-  };
   const std::string head = "Switch\t40 \"S-0001\"\t# \"a\"\n";
-  EXPECT_EQ(refusal(head + "[1]\tH-00a1\n").substr(0, 25), "t:2:1: this is no port: [");
-  EXPECT_NE(refusal(head + "[1] \"S-2\"[1] # \"b\" lid 1 4xHDR\n[1] \"S-3\"[1] # \"c\" lid 1 4xHDR\n").find("t:3:1: port 1 stands there twice"), std::string::npos);
-  EXPECT_NE(refusal(head + head).find("t:2:11: S-0001 is described twice"), std::string::npos);
+  EXPECT_EQ(field::refusal(head + "[1]\tH-00a1\n").substr(0, 25), "f:2:1: this is no port: [");
+  EXPECT_NE(field::refusal(head + "[1] \"S-2\"[1] # \"b\" lid 1 4xHDR\n[1] \"S-3\"[1] # \"c\" lid 1 4xHDR\n").find("f:3:1: port 1 stands there twice"), std::string::npos);
+  EXPECT_NE(field::refusal(head + head).find("f:2:11: S-0001 is described twice"), std::string::npos);
   EXPECT_TRUE(read_wiring(head + "[1] \"S-2\"[1] # \"b\" lid 1 4xHDR\n[2] \"S-", "t").partial);
 }
 
+TEST(ReadIbnetdiscover, ACableBackToItsOwnSwitchJoinsNothing) {
+  const Reading reading = read_wiring("Switch\t40 \"S-0001\"\t# \"a\"\n[1] \"S-0001\"[2] # \"a\" lid 1 4xHDR\n[3] \"S-0002\"[1] # \"b\" lid 2 4xHDR\n\nSwitch\t40 \"S-0002\"\t# \"b\"\n[1] \"S-0001\"[3] # \"a\" lid 1 4xHDR\n", "f");
+  EXPECT_EQ(cables(reading), 1U);
+  EXPECT_TRUE(field::noted(reading, "back to it"));
+  EXPECT_FALSE(reading.partial);
+}
+
 TEST(ReadIbnetdiscover, TheFieldsFabricIsCutAtLine200) {
-  const std::string path = testing::field_folder("slurm") + "/ibnetdiscover-real-fabric-head200.out";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << "../shared/field isn't here";
-  const Reading reading = read_wiring(testing::text_of(path), "field");
+  WIREWISE_FIELD(reading, "slurm/ibnetdiscover-real-fabric-head200.out");
   EXPECT_TRUE(reading.partial);
   EXPECT_EQ(cables(reading), 166U);
   EXPECT_EQ(devices_of(reading.wiring, DeviceKind::kSwitch).size(), 5U + 9U);
@@ -75,9 +72,9 @@ TEST(ReadIbnetdiscover, TheFieldsFabricIsCutAtLine200) {
 }
 
 TEST(ReadIbnetdiscover, SurvivesAnyText) {
-  std::vector<std::string> samples = testing::field_texts("slurm", "ibnetdiscover");
+  std::vector<std::string> samples = fuzz::with_field({}, "slurm", "ibnetdiscover");
   samples.emplace_back(kSmall);
-  testing::fuzz_reader(samples, [](std::string_view text) { return read_ibnetdiscover(text, "fuzz"); }, 1000);
+  fuzz::run_reader(samples, [](const std::string& text) { return read_ibnetdiscover(text, "fuzz"); }, 1000);
 }
 
 }  // namespace

@@ -8,20 +8,13 @@
 namespace wirewise {
 namespace {
 
-using testing::field_folder;
-using testing::text_of;
-
-NcclTestsTable field(const char* name) { return read_nccl_tests_table(text_of(field_folder("nccltests") + "/" + name), name); }
+NcclTestsTable table_of(const std::string& name) { return read_nccl_tests_table(field::text("nccltests/" + name).value(), name); }
 
 const Measurement& row(const NcclTestsTable& table, Bytes bytes, bool in_place) {
   static const Measurement none;
   const auto found = std::find_if(table.rows.begin(), table.rows.end(), [&](const Measurement& one) { return one.bytes == bytes && one.in_place == in_place; });
   EXPECT_NE(found, table.rows.end()) << bytes;
   return found == table.rows.end() ? none : *found;
-}
-
-bool noted(const NcclTestsTable& table, std::string_view part) {
-  return std::any_of(table.reading.notes.begin(), table.reading.notes.end(), [&](const Note& note) { return note.text.find(part) != std::string::npos; });
 }
 
 TEST(ReadNcclTests, LabelsAndColumnsOfAnyAge) {
@@ -35,53 +28,53 @@ TEST(ReadNcclTests, LabelsAndColumnsOfAnyAge) {
   EXPECT_TRUE(cut.reading.partial);
   const auto wrong = read_nccl_tests_table("1024 256 float sum -1 10.0 0.10 0.19 7 10.0 0.1 0.2 0\n", "t");
   EXPECT_EQ(wrong.rows[0].wrong, 7);
-  EXPECT_TRUE(noted(wrong, "wrong results"));
+  EXPECT_TRUE(field::noted(wrong.reading, "wrong results"));
   EXPECT_THROW((void)read_nccl_tests_table("nothing here\n", "t"), Error);
 }
 
 TEST(ReadNcclTests, TheFieldsTables) {
-  if (!std::filesystem::exists(field_folder("nccltests"))) GTEST_SKIP() << "../shared/field isn't here";
-  const auto rows_only = field("8gpu-reduce_scatter-like-nccltests128-rows-only.txt");
+  if (field::files("nccltests").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  const auto rows_only = table_of("8gpu-reduce_scatter-like-nccltests128-rows-only.txt");
   EXPECT_EQ(rows_only.rows.size(), 24U);
   EXPECT_EQ(row(rows_only, 134217728, true).busbw, 16.98e9);
   EXPECT_EQ(row(rows_only, 65536, false).time_us, 33.50);
   EXPECT_EQ(row(rows_only, 65536, false).wrong, 0);
 
-  const auto pcie = field("a100-pcie-4gpu-all_gather-single-size.txt");
+  const auto pcie = table_of("a100-pcie-4gpu-all_gather-single-size.txt");
   ASSERT_EQ(pcie.rows.size(), 2U);
   EXPECT_EQ(pcie.rows[0].ranks, 4);
   EXPECT_EQ(pcie.rows[0].time_us, 973.2);
   EXPECT_EQ(pcie.rows[1].busbw, 25.95e9);
 
-  const auto sxm = field("a100-sxm4-80gb-8gpu-1proc-all_reduce.txt");
+  const auto sxm = table_of("a100-sxm4-80gb-8gpu-1proc-all_reduce.txt");
   EXPECT_EQ(sxm.rows.size(), 60U);
   EXPECT_EQ(row(sxm, 4294967296ULL, false).busbw, 232.44e9);
   EXPECT_EQ(row(sxm, 4294967296ULL, true).time_us, 32455);
   EXPECT_EQ(row(sxm, 8, true).time_us, 38.85);
   EXPECT_EQ(row(sxm, 8, true).ranks, 8);
-  EXPECT_FALSE(noted(sxm, "falls"));
+  EXPECT_FALSE(field::noted(sxm.reading, "falls"));
   EXPECT_FALSE(sxm.reading.partial);
 
-  const auto pods = field("a800-12pod-24gpu-all_reduce.txt");
+  const auto pods = table_of("a800-12pod-24gpu-all_reduce.txt");
   EXPECT_EQ(pods.rows.size(), 6U);
   EXPECT_EQ(row(pods, 2147483648ULL, true).ranks, 24);
   EXPECT_EQ(row(pods, 2147483648ULL, true).busbw, 42.34e9);
 
-  const auto torn = field("h100-4node-32gpu-slurm-label-prefix-split-rows-nccl1453.txt");
+  const auto torn = table_of("h100-4node-32gpu-slurm-label-prefix-split-rows-nccl1453.txt");
   EXPECT_EQ(torn.rows.size(), 20U);
   EXPECT_EQ(row(torn, 33554432, false).busbw, 29.50e9);
   EXPECT_EQ(row(torn, 67108864, false).busbw, 5.27e9);
   EXPECT_EQ(row(torn, 536870912, true).busbw, 5.33e9);
-  EXPECT_TRUE(noted(torn, "falls: 29.5 GB/s at 32.00 MiB, but 5.27 GB/s at 64.00 MiB"));
+  EXPECT_TRUE(field::noted(torn.reading, "falls: 29.5 GB/s at 32.00 MiB, but 5.27 GB/s at 64.00 MiB"));
   EXPECT_TRUE(torn.reading.partial);  // its first row has lost its size
 
-  const auto rccl = field("rccl-mi300-8gpu-all_reduce-algo-proto-columns.txt");
+  const auto rccl = table_of("rccl-mi300-8gpu-all_reduce-algo-proto-columns.txt");
   EXPECT_EQ(rccl.rows.size(), 6U);
   EXPECT_EQ(rccl.rows[0].op, "all_reduce");
   EXPECT_EQ(row(rccl, 268435456, true).busbw, 365.76e9);
   EXPECT_TRUE(std::any_of(rccl.reading.facts.begin(), rccl.reading.facts.end(), [](const Fact& fact) { return fact.value == "Direct SIMPLE 32"; }));
 
-  const auto bench = field("all_reduce_bench-tables.txt");
+  const auto bench = table_of("all_reduce_bench-tables.txt");
   EXPECT_EQ(bench.rows.size(), 20U + 40U);
   EXPECT_EQ(bench.rows[0].bytes, 32 * kKiB);
   EXPECT_EQ(bench.rows[0].algbw, 0.82e9);
@@ -89,15 +82,15 @@ TEST(ReadNcclTests, TheFieldsTables) {
   EXPECT_EQ(bench.rows.back().busbw, 381.80e9);
   EXPECT_EQ(bench.rows.back().bytes, 16 * kGiB);
 
-  const auto single = field("single-rank-all_reduce-avg-0.txt");
+  const auto single = table_of("single-rank-all_reduce-avg-0.txt");
   EXPECT_TRUE(single.rows.empty());
-  EXPECT_TRUE(noted(single, "a single rank moves nothing"));
+  EXPECT_TRUE(field::noted(single.reading, "a single rank moves nothing"));
 }
 
 TEST(ReadNcclTests, SurvivesAnyText) {
-  std::vector<std::string> samples = testing::field_texts("nccltests", ".txt");
+  std::vector<std::string> samples = fuzz::with_field({}, "nccltests", ".txt");
   samples.push_back("# Collective test starting: all_reduce_perf\n1024 256 float sum -1 10.0 0.10 0.19 0 N/A N/A N/A N/A\n| payload | busbw | algbw |\n| 1KiB | 1.0GBps | 2.0GBps |\n");
-  testing::fuzz_reader(samples, [](std::string_view text) { return read_nccl_tests(text, "fuzz"); });
+  fuzz::run_reader(samples, [](const std::string& text) { return read_nccl_tests(text, "fuzz"); });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // NCCL's and RCCL's topology and graph files: what a person sees in them.
-#include "field.h"
+#include "wiring/field.h"
 #include "wirewise/wiring/group.h"
 #include "wirewise/wiring/path.h"
 

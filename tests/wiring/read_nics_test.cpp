@@ -7,17 +7,7 @@
 namespace wirewise {
 namespace {
 
-using testing::field_folder;
-using testing::text_of;
-
-Reading field(const char* name) { return read_wiring(text_of(field_folder("smi") + "/" + name), name); }
-
-std::string fact(const Reading& reading, std::string_view subject, std::string_view name) {
-  for (const Fact& one : reading.facts) {
-    if (one.subject == subject && one.name == name) return one.value;
-  }
-  return "none";
-}
+using field::fact;
 
 /// Kind and Gbit/s of the network that a NIC leads to; "none" where it leads to none.
 std::string network(const Reading& reading, std::string_view nic) {
@@ -45,27 +35,27 @@ TEST(ReadIbstat, ACutFileIsPartial) {
 }
 
 TEST(ReadIbstat, TheFieldsAdapters) {
-  if (!std::filesystem::exists(field_folder("smi"))) GTEST_SKIP() << "../shared/field isn't here";
-  const Reading roce = field("ibstat-cx7-roce-400.txt");
+  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  const Reading roce = field::read("smi/ibstat-cx7-roce-400.txt");
   EXPECT_EQ(roce.format, Format::kIbstat);
   EXPECT_EQ(network(roce, "mlx5_0"), "ethernet 400 driver");
   EXPECT_EQ(fact(roce, "mlx5_0 port 1", "link layer"), "Ethernet (RoCE)");
   EXPECT_EQ(fact(roce, "mlx5_0", "firmware"), "28.39.1002");
   EXPECT_TRUE(roce.notes.empty());
 
-  const Reading down = field("ibstat-cx7-down-rate40-eth.txt");
+  const Reading down = field::read("smi/ibstat-cx7-down-rate40-eth.txt");
   EXPECT_EQ(network(down, "mlx5_0"), "none");
   EXPECT_EQ(fact(down, "mlx5_0 port 1", "state"), "Down");
   ASSERT_EQ(down.notes.size(), 1U);
   EXPECT_NE(down.notes[0].text.find("mlx5_0 port 1 is down"), std::string::npos);
 
-  const Reading two = field("ibstat-cx8-down-and-cx7-rate100-spaces.txt");
+  const Reading two = field::read("smi/ibstat-cx8-down-and-cx7-rate100-spaces.txt");
   EXPECT_EQ(devices_of(two.wiring, DeviceKind::kNic).size(), 2U);
   EXPECT_EQ(network(two, "mlx5_1"), "none");
   EXPECT_EQ(network(two, "mlx5_2"), "infiniband 100 driver");
   EXPECT_EQ(fact(two, "mlx5_1", "type"), "MT4131");
 
-  EXPECT_EQ(network(field("ibstat-mlx4-fdr56.txt"), "mlx4_0"), "infiniband 56 driver");
+  EXPECT_EQ(network(field::read("smi/ibstat-mlx4-fdr56.txt"), "mlx4_0"), "infiniband 56 driver");
 }
 
 TEST(ReadIbvDevinfo, RateIsWidthTimesSpeed) {
@@ -75,19 +65,19 @@ TEST(ReadIbvDevinfo, RateIsWidthTimesSpeed) {
 }
 
 TEST(ReadIbvDevinfo, TheFieldsDevices) {
-  if (!std::filesystem::exists(field_folder("smi"))) GTEST_SKIP() << "../shared/field isn't here";
-  const Reading azure = field("ibv_devinfo-azure-vf-plus-mana.txt");
+  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  const Reading azure = field::read("smi/ibv_devinfo-azure-vf-plus-mana.txt");
   EXPECT_EQ(devices_of(azure.wiring, DeviceKind::kNic).size(), 2U);
   EXPECT_TRUE(azure.partial);  // cut within mlx5_1
   EXPECT_EQ(fact(azure, "mlx5_0", "firmware"), "20.31.1014");
   EXPECT_EQ(fact(azure, "mlx5_0 port 1", "active MTU"), "4096");
   EXPECT_EQ(network(azure, "mlx5_0"), "infiniband 100 assumed");
 
-  const Reading active = field("ibv_devinfo-cx6-ib-active.txt");
+  const Reading active = field::read("smi/ibv_devinfo-cx6-ib-active.txt");
   EXPECT_FALSE(active.partial);
   EXPECT_EQ(fact(active, "mlx5_0 port 1", "state"), "PORT_ACTIVE");
 
-  const Reading down = field("ibv_devinfo-port-down-eth-plus-iwarp.txt");
+  const Reading down = field::read("smi/ibv_devinfo-port-down-eth-plus-iwarp.txt");
   EXPECT_EQ(network(down, "mlx5_0"), "none");
   EXPECT_EQ(fact(down, "mlx5_0 port 1", "active MTU"), "1024");
   EXPECT_EQ(fact(down, "cxgb4_0", "transport"), "iWARP");
@@ -95,15 +85,15 @@ TEST(ReadIbvDevinfo, TheFieldsDevices) {
 }
 
 TEST(ReadIbstat, SurvivesAnyText) {
-  std::vector<std::string> samples = testing::field_texts("smi", "ibstat");
+  std::vector<std::string> samples = fuzz::with_field({}, "smi", "ibstat");
   samples.push_back("CA 'a'\n\tCA type: MT1\n\tPort 1:\n\t\tState: Active\n\t\tRate: 400\n\t\tLink layer: Ethernet\nCA 'b'\n");
-  testing::fuzz_reader(samples, [](std::string_view text) { return read_ibstat(text, "fuzz"); });
+  fuzz::run_reader(samples, [](const std::string& text) { return read_ibstat(text, "fuzz"); });
 }
 
 TEST(ReadIbvDevinfo, SurvivesAnyText) {
-  std::vector<std::string> samples = testing::field_texts("smi", "ibv_devinfo");
+  std::vector<std::string> samples = fuzz::with_field({}, "smi", "ibv_devinfo");
   samples.push_back("hca_id:\tm\n\tfw_ver:\t1\n\tport:\t1\n\t\tstate:\tPORT_ACTIVE (4)\n\t\tactive_width:\t4X (2)\n\t\tactive_speed:\t50.0 Gbps (64)\n\t\tlink_layer:\tInfiniBand\n");
-  testing::fuzz_reader(samples, [](std::string_view text) { return read_ibv_devinfo(text, "fuzz"); });
+  fuzz::run_reader(samples, [](const std::string& text) { return read_ibv_devinfo(text, "fuzz"); });
 }
 
 }  // namespace

@@ -53,10 +53,10 @@ TEST(ReadNodeList, RefusalsNameThePlace) {
 }
 
 TEST(ReadNodeList, EveryListOfTheFieldHolds) {
-  const std::string path = testing::field_folder("slurm") + "/nodelists.tsv";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << "../shared/field isn't here";
+  const auto lists = field::text("slurm/nodelists.tsv");
+  if (!lists) GTEST_SKIP() << "../shared/field isn't here";
   int lines = 0;
-  for (const std::string& line : split(testing::text_of(path), '\n')) {
+  for (const std::string& line : split(*lists, '\n')) {
     const auto cells = split(line, '\t');
     if (cells.size() < 2 || line.front() == '#') continue;
     ++lines;
@@ -75,7 +75,7 @@ TEST(ReadNodeList, ProseIsNone) {
 }
 
 TEST(ReadNodeList, SurvivesAnyText) {
-  testing::fuzz_reader({"n[001-003,7],login\n", "node1 slots=8 max_slots=9\nnode2:4\n# no\nr[1-2]n[3-4]x\n"}, [](std::string_view text) { return read_node_list(text, "fuzz"); });
+  fuzz::run_reader({"n[001-003,7],login\n", "node1 slots=8 max_slots=9\nnode2:4\n# no\nr[1-2]n[3-4]x\n"}, [](const std::string& text) { return read_node_list(text, "fuzz"); });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // nvidia-smi topo -m as people post it: what a person sees in each file, and dialects by hand.
-#include "field.h"
+#include "wiring/field.h"
 
 namespace wirewise {
 namespace {

@@ -9,8 +9,8 @@
 namespace wirewise {
 namespace {
 
-using testing::field_folder;
-using testing::text_of;
+using field::noted;
+using field::refusal;
 
 const Device& switch_named(const Wiring& wiring, std::string_view name) {
   const int index = find_device(wiring, name, -1);
@@ -37,19 +37,6 @@ std::string neighbours(const Wiring& wiring, int of, DeviceKind kind) {
 
 std::string above(const Wiring& wiring, std::string_view host) { return neighbours(wiring, host_named(wiring, host), DeviceKind::kSwitch); }
 
-std::string refusal(std::string_view text) {
-  try {
-    (void)read_wiring(text, "t");
-  } catch (const Error& error) {
-    return error.sentence();
-  }
-  return "accepted";
-}
-
-bool noted(const Reading& reading, std::string_view part) {
-  return std::any_of(reading.notes.begin(), reading.notes.end(), [&](const Note& note) { return note.text.find(part) != std::string::npos; });
-}
-
 TEST(ReadSlurmConf, ContinuedLinesAreOne) {
   const Reading reading = read_wiring("# tree\nswitchname=top SWITCHES=leaf[1-2] # spine\nSwitchName=leaf1 \\\n  Nodes=n[1-2],\\\nn4\nSwitchName = leaf2 Nodes = \"n3\"", "t");
   EXPECT_EQ(reading.format, Format::kSlurmConf);
@@ -68,15 +55,15 @@ TEST(ReadSlurmConf, ContinuedLinesAreOne) {
 }
 
 TEST(ReadSlurmConf, WhatSlurmRefusesIsRefusedWithItsPlace) {
-  EXPECT_EQ(refusal("SwitchName=a Nodes=n[1-\n").substr(0, 23), "t:1:21: the bracket is ");
-  EXPECT_EQ(refusal("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2\n").substr(0, 40), "t:2:12: the switch a stands there twice;");
-  EXPECT_EQ(refusal("SwitchName=a Switches=a\n"), "t:1:23: the switch a is below itself.");
+  EXPECT_EQ(refusal("SwitchName=a Nodes=n[1-\n").substr(0, 23), "f:1:21: the bracket is ");
+  EXPECT_EQ(refusal("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2\n").substr(0, 40), "f:2:12: the switch a stands there twice;");
+  EXPECT_EQ(refusal("SwitchName=a Switches=a\n"), "f:1:23: the switch a is below itself.");
   EXPECT_NE(refusal("SwitchName=a Switches=b\nSwitchName=b Switches=c\nSwitchName=c Switches=a\n").find("is below itself"), std::string::npos);
-  EXPECT_EQ(refusal("SwitchName=a Switches=b Nodes=n1\nSwitchName=b Nodes=n2\n").substr(0, 29), "t:1:12: the switch a has both");
-  EXPECT_EQ(refusal("SwitchName=a Node=n1\n"), "t:1:14: Node is no key of topology.conf.");
-  EXPECT_EQ(refusal("SwitchName=a Nodes=n1\nNodes=n2\n").substr(0, 30), "t:2:1: a line can't start with");
+  EXPECT_EQ(refusal("SwitchName=a Switches=b Nodes=n1\nSwitchName=b Nodes=n2\n").substr(0, 29), "f:1:12: the switch a has both");
+  EXPECT_EQ(refusal("SwitchName=a Node=n1\n"), "f:1:14: Node is no key of topology.conf.");
+  EXPECT_EQ(refusal("SwitchName=a Nodes=n1\nNodes=n2\n").substr(0, 30), "f:2:1: a line can't start with");
   EXPECT_NE(refusal("SwitchName=a Nodes=n[0-2000000000]\n").find("more than"), std::string::npos);
-  EXPECT_NE(refusal("BlockName=a Nodes=n1\nBlockSizes=8,x\n").find("t:2:14: x is no block size"), std::string::npos);
+  EXPECT_NE(refusal("BlockName=a Nodes=n1\nBlockSizes=8,x\n").find("f:2:14: x is no block size"), std::string::npos);
   EXPECT_NE(refusal("SwitchName=\n").find("has no value"), std::string::npos);
 }
 
@@ -108,8 +95,8 @@ TEST(ReadSlurmConf, UplinksCarryTheHostsBelow) {
 }
 
 TEST(ReadSlurmConf, TheFieldsFilesAreWhatTheySay) {
-  if (!std::filesystem::exists(field_folder("slurm"))) GTEST_SKIP() << "../shared/field isn't here";
-  const auto read = [](const char* name) { return read_wiring(text_of(field_folder("slurm") + "/" + name), name); };
+  if (field::files("slurm").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  const auto read = [](const std::string& name) { return field::read("slurm/" + name); };
   const auto hosts = [](const Reading& reading) { return devices_of(reading.wiring, DeviceKind::kHost).size(); };
   const auto switches = [](const Reading& reading) { return devices_of(reading.wiring, DeviceKind::kSwitch).size(); };
 
@@ -190,10 +177,10 @@ TEST(ReadSlurmConf, TheFieldsFilesAreWhatTheySay) {
 }
 
 TEST(ReadSlurmConf, SurvivesAnyText) {
-  std::vector<std::string> samples = testing::field_texts("slurm", ".conf");
+  std::vector<std::string> samples = fuzz::with_field({}, "slurm", ".conf");
   samples.push_back("SwitchName=top Switches=leaf[1-2]\nSwitchName=leaf1 Level=0 \\\n Nodes=n[01-03,7]\nSwitchName=leaf2 Nodes=\"n4\" LinkSpeed=100\n");
   samples.push_back("BlockName=b1 Nodes=n[1-4]\nBlockName=b2 Nodes=n[5-8]\nBlockSizes=4,8\nRingName=r Nodes=m[1-5]\n");
-  testing::fuzz_reader(samples, [](std::string_view text) { return read_slurm_conf(text, "fuzz"); });
+  fuzz::run_reader(samples, [](const std::string& text) { return read_slurm_conf(text, "fuzz"); });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Hostile texts for the readers of matrices, XML and our own dumps.
-#include "mutations.h"
+#include "wiring/reader_fuzz.h"
 
 namespace wirewise {
 namespace {
@@ -34,11 +34,11 @@ void sound(const std::string& text) {
 }
 
 TEST(ReadersFuzz, NvidiaTopo) {
-  fuzz::run(fuzz::with_field({kMatrix}, {"topo"}), {"GPU0", "GPU1", "GPU17", "NIC0", "mlx5_0", " X ", "NV4", "NV1000", "PIX", "SYS", "NODE", "OK", "N/A", "0-31", "Legend:", "NIC", "NIC0: host0", "numa0", "\tGPU0\tGPU1\n", "CPU Affinity"}, sound);
+  fuzz::run(fuzz::with_field({kMatrix}, "topo"), {"GPU0", "GPU1", "GPU17", "NIC0", "mlx5_0", " X ", "NV4", "NV1000", "PIX", "SYS", "NODE", "OK", "N/A", "0-31", "Legend:", "NIC", "NIC0: host0", "numa0", "\tGPU0\tGPU1\n", "CPU Affinity"}, sound);
 }
 
 TEST(ReadersFuzz, NcclXml) {
-  fuzz::run(fuzz::with_field({kXml, kXml, kXml, kGraph}, {"ncclxml"}),
+  fuzz::run(fuzz::with_field({kXml, kXml, kXml, kGraph}, "ncclxml"),
             {"<pci busid=\"0000:04:00.0\">", "</pci>", "<cpu numaid=\"0\">", "</cpu>", "<gpu dev=\"0\">", "</gpu>", "<nic>", "<!--", "-->", "<![CDATA[", "&amp;", "&#x41;", "<!DOCTYPE a>", "target", "0000:02:00.0", "class=\"0x020000\"", "<net name=\"host0\"/>", "<net name=\"switch0\"/>", "/>", "'"},
             sound);
 }

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "field.h"
+#include "wiring/field.h"
 
 namespace wirewise {
 namespace {

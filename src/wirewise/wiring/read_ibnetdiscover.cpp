@@ -237,6 +237,10 @@ class Reader {
     for (const Wire& wire : wires_) {
       const std::pair a{wire.from, wire.port}, b{wire.to, wire.far_port};
       if (!seen.emplace(std::min(a, b), std::max(a, b)).second) continue;
+      if (wire.from == wire.to) {
+        note(wire.line, 0, "a cable leads from " + printable(wire.from) + " back to it; it joins nothing and was left out.");
+        continue;
+      }
       const bool known = wire.gbit > 0;
       Link link = network_link(LinkKind::kInfiniband, known ? wire.gbit : 200, true, known ? Provenance::kDriver : Provenance::kAssumed);
       add_link(reading_.wiring, nodes_.at(wire.from).device, nodes_.at(wire.to).device, std::move(link));
