@@ -31,16 +31,6 @@ std::vector<std::size_t> places(const Program& program, OpKind kind) {
   return found;
 }
 
-std::string verdict(const Schedule& schedule) {
-  try {
-    check(schedule);
-    return {};
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kFailed);
-    return error.what();
-  }
-}
-
 void expect_found(const Schedule& schedule, const std::string& words) {
   const auto said = verdict(schedule);
   EXPECT_NE(said.find(words), std::string::npos) << (said.empty() ? "found nothing" : said);

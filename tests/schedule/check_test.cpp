@@ -8,18 +8,6 @@
 namespace wirewise::test {
 namespace {
 
-/// The checker's words, empty when it finds nothing.
-std::string verdict(const Schedule& schedule) {
-  try {
-    check(schedule);
-    return {};
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kFailed);
-    EXPECT_FALSE(error.remedy().empty());
-    return error.what();
-  }
-}
-
 void expect_found(const Schedule& schedule, const std::string& words) {
   const auto said = verdict(schedule);
   EXPECT_NE(said.find(words), std::string::npos) << (said.empty() ? "found nothing" : said);

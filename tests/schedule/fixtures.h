@@ -1,12 +1,15 @@
 // What the schedule's tests share: random hand-built models, strategies, and ways to look into programs.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <functional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "wirewise/base/error.h"
 #include "wirewise/model/model.h"
 #include "wirewise/schedule/schedule.h"
 
@@ -144,6 +147,18 @@ inline Bytes moved(const Program& program, OpKind kind) {
   Bytes bytes = 0;
   for (const auto& op : program.ops) bytes += op.kind == kind ? op.bytes : 0;
   return bytes;
+}
+
+/// The checker's words, empty when it finds nothing.
+inline std::string verdict(const Schedule& schedule) {
+  try {
+    check(schedule);
+    return {};
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kFailed);
+    EXPECT_FALSE(error.remedy().empty());
+    return error.what();
+  }
 }
 
 }  // namespace wirewise::test
