@@ -1,23 +1,15 @@
 #include "wirewise/train/loop.h"
 
 #include <ATen/Parallel.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 
 #include "wirewise/base/error.h"
-#include "wirewise/base/log.h"
-#include "wirewise/base/progress.h"
-#include "wirewise/base/text.h"
 #include "wirewise/comm/flight_recorder.h"
 #include "wirewise/sim/costs.h"
 #include "wirewise/sim/simulate.h"
@@ -26,13 +18,14 @@
 #include "wirewise/torch/kernels_aten.h"
 #include "wirewise/torch/measure.h"
 #include "wirewise/torch/memory.h"
-#include "wirewise/train/checkpoint_files.h"
 #include "wirewise/train/data.h"
 #include "wirewise/train/loop_checkpoint.h"
 #include "wirewise/train/loop_report.h"
+#include "wirewise/train/loop_reporter.h"
 #include "wirewise/train/loop_sample.h"
 #include "wirewise/train/loop_scaler.h"
 #include "wirewise/train/loop_signals.h"
+#include "wirewise/train/loop_start.h"
 #include "wirewise/train/metrics.h"
 
 namespace wirewise {
@@ -41,36 +34,6 @@ namespace {
 constexpr std::chrono::minutes kDeadline{10};
 
 Seconds now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-std::filesystem::path checkpoints_of(const TrainConfig& config) { return config.out / "checkpoints"; }
-
-/// Throws bad input unless the checkpoint is of this model, data order and data.
-void check_same_run(const CheckpointReader& reader, const TrainConfig& config, const std::string& fingerprint) {
-  const auto stored = [&](const char* key) {
-    const auto found = reader.state().find(key);
-    return found == reader.state().end() ? std::string() : found->second;
-  };
-  check_resume(stored("identity"), config);
-  if (const std::string data = stored("data"); !data.empty() && data != fingerprint) {
-    throw bad_input("the data differs from what checkpoint " + printable(reader.folder().string()) + " was trained on.",
-                    "Give the same --data, or start in another --out.");
-  }
-}
-
-/// config.toml of the run, beside first, so that a full disk leaves the one of the run that is resumed.
-void write_config(const TrainConfig& config) {
-  checkpoint::FileOperations files;
-  const std::filesystem::path path = config.out / "config.toml", beside = config.out / ".config.toml.new";
-  std::error_code absent;
-  std::filesystem::remove(beside, absent);
-  try {
-    checkpoint::write_file(files, beside, to_toml(config));
-    std::filesystem::rename(beside, path);
-  } catch (...) {
-    std::filesystem::remove(beside, absent);
-    throw;
-  }
-}
 
 Lanes join(const Rank& rank, const std::filesystem::path& out) {
   if (rank.size == 1 && !rank.device) return make_thread_lanes(1, kDeadline).front();
@@ -82,74 +45,6 @@ Lanes join(const Rank& rank, const std::filesystem::path& out) {
 OptimizerOptions optimizer_of(const TrainConfig& config) {
   return {config.optimizer == Optimizer::kAdamW, config.beta1, config.beta2, config.epsilon, config.weight_decay};
 }
-
-/// Everything that a run reports goes through here, on rank 0 only.
-class Reporter {
- public:
-  Reporter(const Prepared& prepared, const LoopOptions& options, bool active, std::int64_t first_step)
-      : config_(prepared.config), json_(options.json), active_(active) {
-    if (!active_) return;
-    if (!config_.out.empty()) {
-      if (config_.jsonl) lines_.open(config_.out / "metrics.jsonl", std::ios::app);
-      if (config_.tensorboard) events_ = std::make_unique<EventWriter>(config_.out / "tensorboard");
-    }
-    progress_ = std::make_unique<Progress>("train", static_cast<std::uint64_t>(config_.steps));
-    progress_->update(static_cast<std::uint64_t>(first_step));
-  }
-
-  void step(const StepMetrics& metrics) {
-    if (!active_) return;
-    if (metrics.step % config_.log_every == 0 || metrics.step == config_.steps || metrics.skipped) {
-      line(to_json(metrics));
-      if (events_) events_->step(metrics);
-    }
-    char detail[96];
-    std::snprintf(detail, sizeof detail, "loss %.4f, %.0f tokens/s, %s a step", metrics.loss, metrics.tokens_per_s, format_seconds(metrics.step_s).c_str());
-    progress_->update(static_cast<std::uint64_t>(metrics.step), detail);
-  }
-
-  void validation(std::int64_t step, double loss) {
-    if (!active_) return;
-    line(validation_json(step, loss));
-    if (events_) events_->validation(step, loss);
-    char text[96];
-    std::snprintf(text, sizeof text, "step %lld: validation loss %.4f", static_cast<long long>(step), loss);
-    note(text);
-  }
-
-  void note(const std::string& text) {
-    if (active_) progress_->note(text);
-  }
-
-  void line(const std::string& text) {
-    if (!active_) return;
-    if (json_) std::cout << text << std::endl;
-    if (!lines_.is_open()) return;
-    lines_ << text << std::endl;
-    if (lines_) return;
-    lines_.close();  // the run matters more than its record
-    note("warning: metrics.jsonl can't be written any more: " + std::string(std::strerror(errno)) + ".");
-  }
-
-  void finish() {
-    if (!active_) return;
-    progress_->finish();
-    if (events_) events_->flush();
-  }
-
-  /// Plain text for a person, after the bar.
-  void text(const std::string& text) const {
-    if (active_) std::cerr << text << std::flush;
-  }
-
- private:
-  const TrainConfig& config_;
-  bool json_;
-  bool active_;
-  std::ofstream lines_;
-  std::unique_ptr<EventWriter> events_;
-  std::unique_ptr<Progress> progress_;
-};
 
 /// The run of one rank, from its first step to its last.
 class Run {
@@ -176,7 +71,7 @@ class Run {
     }
     begin();
     predict();
-    Reporter reporter(prepared_, options_, lanes_.rank() == 0, step_);
+    Reporter reporter(config_, options_.json, lanes_.rank() == 0, step_);
     reporter_ = &reporter;
     if (host_count(prepared_) > 1) reporter.note(hosts_text(prepared_, network_));
     warn_of_equal_streams();
@@ -400,60 +295,6 @@ class Run {
 
 }  // namespace
 
-namespace {
-
-/// Throws bad input unless `folder` is one that can be written, or can be made where it is missing.
-void check_place(const std::filesystem::path& folder) {
-  const auto refuse = [&](const std::filesystem::path& place, const std::string& reason) {
-    return bad_input("output folder " + printable(folder.string()) + " can't be used: " + printable(place.string()) + " " + reason + ".",
-                     "Give another --out.");
-  };
-  std::filesystem::path place = std::filesystem::absolute(folder);
-  for (;; place = place.parent_path()) {
-    std::error_code error;
-    const auto type = std::filesystem::status(place, error).type();
-    if (type == std::filesystem::file_type::directory) break;
-    if (type == std::filesystem::file_type::none) throw refuse(place, "can't be looked at (" + error.message() + ")");
-    if (type != std::filesystem::file_type::not_found) throw refuse(place, "is no folder");
-    if (!place.has_relative_path()) break;
-  }
-  if (::access(place.c_str(), W_OK | X_OK) != 0) throw refuse(place, "can't be written (" + std::string(std::strerror(errno)) + ")");
-}
-
-/// Makes the run's folder; what no look beforehand shows (a full table of inodes, a folder of the kernel's) is said here.
-void make_output_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw bad_input("output folder " + printable(folder.string()) + " can't be made: " + error.message() + ".", "Give another --out.");
-}
-
-}  // namespace
-
-void check_start(const TrainConfig& config, bool restarted) {
-  const DataSet data = open_data(config);
-  if (config.data_format != DataFormat::kRandom && config.data_path != "random") check_tokens(*data.source, config.model.vocab);
-  if (!config.validation_path.empty() && config.validation_path != "random") {
-    check_tokens(*open_tokens(config.validation_path, config.data_format, config.model.vocab, config.seed), config.model.vocab);
-  }
-  if (config.out.empty()) {
-    if (config.resume) throw bad_input("--resume needs the folder of the run.", "Give --out DIR.");
-    return;
-  }
-  check_place(config.out);
-  if (restarted) return;
-  if (config.resume) {
-    const auto newest = newest_checkpoint(checkpoints_of(config));
-    if (!newest) {
-      throw bad_input("no complete checkpoint under " + printable(checkpoints_of(config).string()) + " to resume from.",
-                      "Leave --resume out and name a new --out, or check the path.");
-    }
-    check_same_run(CheckpointReader(*newest), config, data.fingerprint);
-    return;
-  }
-  const bool exists = std::filesystem::exists(config.out) && !(std::filesystem::is_directory(config.out) && std::filesystem::is_empty(config.out));
-  if (exists) throw bad_input("output folder " + printable(config.out.string()) + " exists.", "Give --resume to go on from its newest checkpoint, or another --out.");
-}
-
 int run_training(const Prepared& prepared, const Rank& rank, const LoopOptions& options) {
   at::set_num_threads(prepared.threads);
   if (rank.device) {
@@ -461,10 +302,7 @@ int run_training(const Prepared& prepared, const Rank& rank, const LoopOptions& 
     const ModelConfig& model = prepared.model.config;
     (void)kernels::aten::attention_operator(to_scalar_type(prepared.config.strategy.param_dtype), model.width / model.heads);
   }
-  if (rank.rank == 0 && !prepared.config.out.empty()) {
-    make_output_folder(prepared.config.out);
-    write_config(prepared.config);
-  }
+  if (rank.rank == 0 && !prepared.config.out.empty()) make_run_folder(prepared.config);
   return Run(prepared, rank, options).run();
 }
 
