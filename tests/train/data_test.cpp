@@ -168,6 +168,19 @@ TEST(Tokens, RandomTokensDependOnSeedAndPositionAlone) {
   EXPECT_LE(*std::max_element(counts.begin(), counts.end()), 50);
 }
 
+TEST(Tokens, ThePathRandomGivesRandomTokensInEveryFormat) {
+  const Tokens expected = [] {
+    Tokens tokens(100);
+    open_tokens("", DataFormat::kRandom, 500, 7)->read(0, tokens.data(), tokens.size());
+    return tokens;
+  }();
+  for (const DataFormat format : {DataFormat::kAuto, DataFormat::kText, DataFormat::kLlmc, DataFormat::kNanoGpt, DataFormat::kMegatron}) {
+    Tokens tokens(100);
+    open_tokens("random", format, 500, 7)->read(0, tokens.data(), tokens.size());
+    EXPECT_EQ(tokens, expected) << static_cast<int>(format);
+  }
+}
+
 TEST(Tokens, FingerprintIsOfTheTokensNotOfThePlace) {
   const TemporaryFolder folder;
   const std::string text = std::string(1000, 'x') + "end";

@@ -111,7 +111,8 @@ Sampler sampler_over(const std::shared_ptr<const TokenSource>& source, std::uint
 }  // namespace
 
 std::unique_ptr<TokenSource> open_tokens(const std::string& path, DataFormat format, std::int64_t vocab, std::uint64_t seed) {
-  if (format == DataFormat::kRandom || (format == DataFormat::kAuto && path == "random")) return tokens::make_random_source(vocab, seed);
+  // Of any format: who asks for random tokens means those, whatever a configuration says of files.
+  if (format == DataFormat::kRandom || path == "random") return tokens::make_random_source(vocab, seed);
   if (path.empty()) throw bad_input("no data is given.", "Set data.path (or --data) to a file or a folder, or to random.");
   std::error_code error;
   const auto kind = fs::status(path, error).type();
@@ -178,8 +179,7 @@ DataSet open_data(const TrainConfig& config) {
   std::optional<Sampler> validation;
   if (!config.validation_path.empty()) {
     std::shared_ptr<const TokenSource> other =
-        open_tokens(config.validation_path, config.validation_path == "random" ? DataFormat::kAuto : config.data_format,
-                    config.model.vocab, config.seed + 1);
+        open_tokens(config.validation_path, config.data_format, config.model.vocab, config.seed + 1);
     validation = sampler_over(other, 0, other->size(), config);
   } else if (config.validation_fraction > 0) {
     const auto sample = static_cast<std::uint64_t>(config.sequence) + 1;

@@ -41,8 +41,8 @@ class TokenSource {
 /// text    every byte is a token. A folder gives, recursively and in byte order of their paths, all files that hold text: neither the name
 ///         nor a folder above begins with a dot, not empty, no NUL among the first 8 KiB. Links to files are followed, to folders not.
 /// llmc, nanogpt, megatron   a file, a pattern, or a folder's *.bin (megatron: each with its .idx); a Megatron path may omit the extension.
-/// random  no file: tokens by counter from the seed; `path` is "random" or empty.
-/// auto    "random"; .idx, or .bin beside an .idx, is megatron; .bin is llmc by its magic, else nanogpt; a folder of nothing but .bin and
+/// random  no file: tokens by counter from the seed, whatever `path` says. The path "random" is that in every format.
+/// auto    .idx, or .bin beside an .idx, is megatron; .bin is llmc by its magic, else nanogpt; a folder of nothing but .bin and
 ///         .idx files likewise; anything else text.
 ///
 /// Throws bad input naming the file for missing or empty data, a torn file, an unknown magic.
