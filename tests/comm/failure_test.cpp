@@ -167,6 +167,40 @@ TEST(Deadline, HoldsForBackgroundOperationsThatNobodyWaitsFor) {
   }));
 }
 
+TEST(Deadline, EachWaiterGetsAnExceptionOfItsOwn) {
+  std::atomic<bool> over{false};
+  expect_no_errors(run_threads(2, [&](Communicator& comm) {
+    if (comm.rank() == 1) {
+      while (!over.load()) std::this_thread::yield();
+      return;
+    }
+    CallOptions call;
+    call.timeout = 100ms;
+    Work work = comm.barrier(call);
+    std::atomic<int> waiting{2};
+    const Error* seen[2] = {};
+    std::string texts[2];
+    std::vector<std::thread> waiters;
+    for (int i = 0; i < 2; ++i) {
+      waiters.emplace_back([&, i, own = work]() mutable {
+        try {
+          own.wait();
+        } catch (const Error& error) {
+          seen[i] = &error;
+          texts[i] = error.what();
+          // Both are held at once.
+          waiting.fetch_sub(1);
+          while (waiting.load() != 0) std::this_thread::yield();
+        }
+      });
+    }
+    for (std::thread& waiter : waiters) waiter.join();
+    EXPECT_TRUE(contains(texts[0], "rank 1 (") && texts[0] == texts[1]) << texts[0] << " / " << texts[1];
+    EXPECT_NE(seen[0], seen[1]);
+    over.store(true);
+  }));
+}
+
 // --- ends
 
 TEST(Abort, FailsPendingAndLaterOperationsOnAllRanksWithTheReason) {

@@ -8,12 +8,14 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "comm/ranks.h"
 #include "wirewise/base/error.h"
 #include "wirewise/comm/flight_recorder.h"
+#include "wirewise/comm/phase.h"
 
 namespace wirewise {
 namespace {
@@ -249,6 +251,37 @@ TEST(FlightDump, OfASplitBearsTheRanksOfTheJob) {
   EXPECT_EQ(part.at("members").at(0).at("rank"), 1);
   EXPECT_EQ(part.at("members").at(1).at("rank"), 3);
   EXPECT_EQ(json.at("error").at("communicator"), part.at("id"));
+}
+
+std::filesystem::path awaited_record;
+
+/// Holds a rank that has announced a call until its record is written.
+void await_record(const char* phase) {
+  if (std::string_view(phase) != "taking over") return;
+  const auto end = std::chrono::steady_clock::now() + kPatience * 20s;
+  while (!std::filesystem::exists(awaited_record) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+}
+
+TEST(FlightDump, HasACallThatPeersSawBeforeItsRankHeardOfTheFailure) {
+  const TemporaryFolder folder;
+  CommunicatorOptions options;
+  options.flight_dir = folder.path();
+  awaited_record = folder.path() / "rank-1.json";
+  expect_all_ok(run_communicators(2, [](Communicator& comm) {
+    std::vector<float> data(8);
+    comm.barrier().wait();
+    if (comm.rank() == 1) comm::phase_hook.store(await_record);
+    const std::size_t count = comm.rank() == 1 ? 7 : 8;
+    EXPECT_THROW(comm.all_reduce({data.data(), DType::kFloat32}, {data.data(), DType::kFloat32}, count).wait(), Error);
+    return std::string();
+  }, options));
+  for (const int rank : {0, 1}) {
+    const Json json = read(folder.path() / ("rank-" + std::to_string(rank) + ".json"));
+    const Json& last = json.at("entries").back();
+    EXPECT_EQ(last.at("operation"), "all_reduce") << json;
+    EXPECT_EQ(last.at("count"), 8 - rank) << json;
+    EXPECT_EQ(last.at("state"), "failed") << json;
+  }
 }
 
 TEST(FlightDump, NothingIsWrittenWithoutAFolderOrWithoutAFailure) {

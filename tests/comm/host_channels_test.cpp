@@ -4,10 +4,12 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <future>
 #include <thread>
@@ -297,6 +299,43 @@ TEST(HostChannels, WhoIsMissingIsNamed) {
         << error.what();
     EXPECT_NE(error.sentence().find("rank 5"), std::string::npos) << error.what();
   }
+}
+
+// Whether it was to be connected to or to connect by itself.
+TEST(HostChannels, ARankThatEndedIsNotWaitedFor) {
+  ChannelAddress gone;
+  {
+    const auto listening = HostChannels::listen("127.0.0.1");
+    gone = HostChannels::address_of(*listening);
+  }
+  for (const int rank : {0, 2}) {
+    const auto start = Clock::now();
+    try {
+      (void)HostChannels::connect(HostChannels::listen("127.0.0.1"), 1, {{rank, gone}}, start + 60s);
+      FAIL() << "connected with nobody";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kPeerLost) << error.what();
+      EXPECT_NE(error.sentence().find("rank " + std::to_string(rank) + " at 127.0.0.1:" + std::to_string(gone.port)), std::string::npos) << error.what();
+      EXPECT_LT(Clock::now() - start, 30s);
+    }
+  }
+}
+
+// Nor one that ends while it is waited for; one that is only slow is.
+TEST(HostChannels, ASlowRankIsWaitedForUntilItEnds) {
+  auto slow = HostChannels::listen("127.0.0.1");
+  const ChannelAddress where = HostChannels::address_of(*slow);
+  std::atomic<bool> ended{false};
+  std::thread waiting([&] {
+    EXPECT_THROW((void)HostChannels::connect(HostChannels::listen("127.0.0.1"), 1, {{2, where}}, Clock::now() + 60s), Error);
+    EXPECT_TRUE(ended);
+  });
+  // Something comes to its port: the question whether it lives. Not accepted, it waits.
+  pollfd asked{slow->socket.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&asked, 1, 30'000), 1);
+  ended = true;
+  slow.reset();
+  waiting.join();
 }
 
 // Something else listens where a rank did: it is left, and tried again until the time is over.

@@ -43,6 +43,15 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+/// Deadlines of tests are for programs at their full speed.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr int kPatience = 10;
+#elif defined(__SANITIZE_ADDRESS__)
+inline constexpr int kPatience = 3;
+#else
+inline constexpr int kPatience = 1;
+#endif
+
 /// How a rank's process ended.
 struct RankResult {
   int exit_code = -1;  // -1: ended by a signal
@@ -63,7 +72,7 @@ inline int failures_of_this_test() {
 }
 
 /// Runs body(rank) in `ranks` forked processes and collects what they return. A body that throws, or in which a gtest assertion fails, ends
-/// with exit code 1. Processes that are not done by the deadline are killed. Call it while this process has no threads but its own.
+/// with exit code 1. Processes that are not done by the deadline (kPatience times as long) are killed. Call it while this process has no threads but its own.
 inline std::vector<RankResult> run_ranks(int ranks, const std::function<std::string(int)>& body,
                                          std::chrono::milliseconds deadline = std::chrono::seconds(60)) {
   struct Child {
@@ -104,7 +113,7 @@ inline std::vector<RankResult> run_ranks(int ranks, const std::function<std::str
     children.push_back({pid, ends[0], true});
   }
 
-  const auto end = std::chrono::steady_clock::now() + deadline;
+  const auto end = std::chrono::steady_clock::now() + kPatience * deadline;
   bool killed = false;
   for (;;) {
     std::vector<pollfd> waits;

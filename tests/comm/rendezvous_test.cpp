@@ -349,6 +349,7 @@ std::size_t resident_pages() {
 }
 
 TEST(LongRun, KeepsFilesMappingsAndMemoryFlat) {
+  constexpr int kSteps = 2000 / kPatience;
   expect_all_ok(run_communicators(2, [](Communicator& comm) {
     std::vector<float> own(20'000, 1.0F);
     const auto step = [&](int i) {
@@ -366,12 +367,12 @@ TEST(LongRun, KeepsFilesMappingsAndMemoryFlat) {
       if (i % 20 == 0) comm.split(0, 0)->barrier().wait();
       comm.free_shared(data);
     };
-    for (int i = 0; i < 200; ++i) step(i);
+    for (int i = 0; i < kSteps / 10; ++i) step(i);
     comm.barrier().wait();
     const std::size_t files = open_files();
     const std::size_t maps = lines_of_maps();
     const std::size_t pages = resident_pages();
-    for (int i = 0; i < 2000; ++i) step(i);
+    for (int i = 0; i < kSteps; ++i) step(i);
     comm.barrier().wait();
     EXPECT_EQ(open_files(), files);
     EXPECT_LE(lines_of_maps(), maps + 2);
@@ -404,10 +405,12 @@ TEST(LongRun, ThousandsOfAllocationsNeedNoDescriptors) {
 TEST(SharedMemory, MoreThanTheMachineHasIsAnErrorThatSaysSo) {
   const auto communicators = make_thread_communicators(1);
   const std::string text = kind_and_text([&] { static_cast<void>(communicators[0]->allocate_shared(std::size_t{1} << 46)); });
-  EXPECT_TRUE(contains(text, kind(ErrorKind::kFailed)) && contains(text, "TiB")) << text;
+  EXPECT_TRUE(contains(text, kind(ErrorKind::kFailed)) && contains(text, "64.00 TiB is more than") && contains(text, "ulimit -v")) << text;
+#if !defined(__SANITIZE_THREAD__)  // which leaves it fewer addresses than the machine has memory
   const auto pages = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES));
   const std::string full = kind_and_text([&] { static_cast<void>(communicators[0]->allocate_shared(pages * 4096)); });
   EXPECT_TRUE(contains(full, kind(ErrorKind::kFailed)) && contains(full, "are left")) << full;
+#endif
   // It still works afterwards.
   void* const pointer = communicators[0]->allocate_shared(10);
   EXPECT_NE(pointer, nullptr);

@@ -175,8 +175,8 @@ void Arena::trim(std::size_t keep) noexcept {
 
 void* Arena::allocate(std::size_t bytes) {
   if (bytes > size_) {
-    throw Error(ErrorKind::kFailed, "shared memory: " + format_bytes(bytes) + " is more than this machine can hold.",
-                "Use smaller buffers, or shard further.");
+    throw Error(ErrorKind::kFailed, "shared memory: " + format_bytes(bytes) + " is more than the " + format_bytes(size_) + " that one process has addresses for.",
+                "Use smaller buffers, or shard further. Where addresses are limited (ulimit -v), raise that limit.");
   }
   const std::size_t wanted = std::max<std::size_t>(round_up(bytes, kPage), kPage);
   const std::lock_guard lock(mutex_);

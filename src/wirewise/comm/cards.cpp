@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <sstream>
 
@@ -108,16 +107,24 @@ std::int64_t claim_rank(Store& store, int rank, std::chrono::milliseconds timeou
 }
 
 /// Hands over what each rank has set under `key`; Timeout naming those that have not by the deadline.
-void read_all(Store& store, const Cards& cards, int size, const std::string& key, const std::function<void(int, std::string)>& take) {
+void read_all(Store& store, const Cards& cards, int size, const std::string& key, const std::function<void(int, std::string)>& take,
+              const std::function<void()>& look_after = {}) {
+  using std::chrono::milliseconds;
+  constexpr milliseconds kBetweenLooks{100};
   std::vector<int> absent;
-  for (int r = 0; r < size; ++r) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(cards.deadline - Clock::now());
+  for (int r = 0; r < size;) {
+    const auto left = std::max(std::chrono::duration_cast<milliseconds>(cards.deadline - Clock::now()), milliseconds(1));
+    std::string text;
     try {
-      take(r, store.get(key + std::to_string(r), std::max(left, std::chrono::milliseconds(1))));
+      text = store.get(key + std::to_string(r), look_after ? std::min(left, kBetweenLooks) : left);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout) throw;
-      absent.push_back(r);
+      if (look_after) look_after();
+      if (Clock::now() < cards.deadline) continue;
+      absent.push_back(r++);
+      continue;
     }
+    take(r++, std::move(text));
   }
   if (absent.empty()) return;
   throw Error(ErrorKind::kTimeout,
@@ -200,11 +207,12 @@ Cards exchange_cards(Store& store, int rank, Card own, std::chrono::milliseconds
   return cards;
 }
 
-std::vector<std::string> exchange_texts(Store& store, const Cards& cards, const std::string& what, const std::string& text) {
+std::vector<std::string> exchange_texts(Store& store, const Cards& cards, const std::string& what, const std::string& text,
+                                        const std::function<void()>& look_after) {
   const std::string key = what + "/" + std::to_string(cards.generation) + "/";
   store.set(key + std::to_string(cards.rank), text);
   std::vector<std::string> texts;
-  read_all(store, cards, cards.size(), key, [&](int, std::string theirs) { texts.push_back(std::move(theirs)); });
+  read_all(store, cards, cards.size(), key, [&](int, std::string theirs) { texts.push_back(std::move(theirs)); }, look_after);
   return texts;
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -48,8 +49,10 @@ struct Cards {
 /// or a device is another's too, Mismatch when sizes differ.
 [[nodiscard]] Cards exchange_cards(Store& store, int rank, Card own, std::chrono::milliseconds timeout, const std::string& name);
 
-/// All ranks' `text` through the store, by rank; `what` tells calls apart. Throws Timeout naming ranks.
-[[nodiscard]] std::vector<std::string> exchange_texts(Store& store, const Cards& cards, const std::string& what, const std::string& text);
+/// All ranks' `text` through the store, by rank; `what` tells calls apart. Throws Timeout naming ranks, or what `look_after` throws, which is
+/// called some times a second meanwhile.
+[[nodiscard]] std::vector<std::string> exchange_texts(Store& store, const Cards& cards, const std::string& what, const std::string& text,
+                                                      const std::function<void()>& look_after = {});
 
 [[nodiscard]] std::string hex(ArenaId id);
 [[nodiscard]] std::string host_name();

@@ -211,6 +211,7 @@ std::string FlightRecorder::text() const {
 
 std::filesystem::path FlightRecorder::dump(const std::filesystem::path& folder) {
   static std::atomic<unsigned> counter{0};
+  const std::lock_guard lock(dumping_);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw Error(ErrorKind::kFailed, "can't make the folder " + folder.string() + ": " + error.message() + ".");

@@ -219,8 +219,20 @@ void FlightRecorder::failed(const FlightFailure& failure, const Error& error) no
       const std::lock_guard lock(mutex_);
       if (failures_.size() < kMostFailures) failures_.push_back({failure, error.kind(), error.sentence(), error.remedy(), time});
     }
+  } catch (...) {
+    // No memory for it: the record itself is still worth writing.
+  }
+  dump_again();
+}
+
+void FlightRecorder::dump_again() noexcept {
+  try {
     const std::filesystem::path where = folder();
-    if (!where.empty()) dump(where);
+    const bool told = [this] {
+      const std::lock_guard lock(mutex_);
+      return !failures_.empty();
+    }();
+    if (told && !where.empty()) dump(where);
   } catch (const std::exception& cause) {
     try {
       const std::lock_guard lock(mutex_);

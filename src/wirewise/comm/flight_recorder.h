@@ -100,7 +100,9 @@ class FlightRecorder {
   [[nodiscard]] std::filesystem::path folder() const;
   /// Keeps the failure for dumps, and dumps to the folder if there is one. A folder that can't be written is logged.
   void failed(const FlightFailure& failure, const Error& error) noexcept;
-  /// Writes `folder`/rank-N.json: aside, then renamed. Returns its path. Throws Failed when it can't.
+  /// Dumps to the folder once more where there is one and a failure was told: a call has come that belongs to it.
+  void dump_again() noexcept;
+  /// Writes `folder`/rank-N.json: aside, then renamed. One at a time: the file is never an older state than one before it. Returns its path. Throws Failed when it can't.
   std::filesystem::path dump(const std::filesystem::path& folder);
   /// The same as text.
   [[nodiscard]] std::string text() const;
@@ -153,6 +155,7 @@ class FlightRecorder {
   std::vector<Slot> slots_;
   std::atomic<std::uint64_t> next_{0};
 
+  std::mutex dumping_;  // taken before mutex_
   mutable std::mutex mutex_;
   int rank_ = -1;
   int world_size_ = 0;

@@ -121,12 +121,21 @@ Work Group::issue(std::shared_ptr<Work::State> operation) {
 }
 
 Work Group::issue_announced(std::shared_ptr<Work::State> operation) {
+  std::optional<Error> failure;
   {
     const std::lock_guard lock(issue_mutex_);
-    if (failure_) throw *failure_;
-    fresh_.push_back(operation);
-    if (operation->background) ++background_;
+    // Peers have seen the call, so it is in the record whatever comes of it.
     if (link_.flight) operation->record_in(*link_.flight, flight_id_);
+    failure = failure_;
+    if (!failure) {
+      fresh_.push_back(operation);
+      if (operation->background) ++background_;
+    }
+  }
+  if (failure) {
+    operation->record_failure();
+    if (link_.flight) link_.flight->dump_again();  // the progress thread may have written the record without it
+    throw *failure;
   }
   phase("posted");
   ring_peers();
@@ -291,6 +300,7 @@ void Group::wait(Work::State& operation, Level level) {
       }
     }
     finish(passed);
+    if (!passed.moved && spins > kSpins) be_overseen();
     if (operation.reached(level)) break;
     if (passed.moved) {
       spins = spin_ ? 0 : kSpins;
@@ -330,6 +340,17 @@ void Group::wait(Work::State& operation, Level level) {
   if (left) context().engine.notify_soon();
   hand_over();
   operation.rethrow();
+}
+
+void Group::be_overseen() {
+  const auto error = overseen_.look();
+  if (!error) return;
+  Passed passed;
+  {
+    const std::lock_guard lock(drive_mutex_);
+    fail_all(passed, *error);
+  }
+  finish(passed);
 }
 
 void Group::sleep(std::uint32_t bell, std::chrono::nanoseconds most) noexcept {

@@ -22,6 +22,7 @@
 #include "wirewise/comm/link.h"
 #include "wirewise/comm/mailbox.h"
 #include "wirewise/comm/operation.h"
+#include "wirewise/comm/overseer.h"
 #include "wirewise/comm/peer_memory.h"
 #include "wirewise/comm/quick_call.h"
 
@@ -75,6 +76,8 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   /// From here on this group serves a communicator across hosts, whose ranks `members` are this host's: errors name those, and calls by
   /// their labels alone.
   void serve(const std::vector<RankIdentity>& identities, const std::vector<int>& members);
+  /// Who is asked while its operations are waited for, and before a deadline counts.
+  [[nodiscard]] Overseen& overseen() noexcept { return overseen_; }
   /// Ends this rank's part: operations that are not complete fail, here and at the peers.
   void close() noexcept;
 
@@ -137,6 +140,8 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   [[nodiscard]] bool place(QuickCall& call, CallHead& head);
   [[nodiscard]] bool move(const QuickCall& call);
   void finish(Passed& passed) noexcept;
+  /// Lets the overseer look; what it finds fails all.
+  void be_overseen();
   /// A waiter may have found the operations in this thread's hands and gone to sleep: now it may have them.
   void hand_over() noexcept;
   [[nodiscard]] std::string describe_missing(const Work::State& operation) const;
@@ -178,6 +183,7 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
 
   void* stage_ = nullptr;  // under issue_mutex_
   std::atomic<int> waiters_{0};
+  Overseen overseen_;
 };
 
 }  // namespace wirewise::comm

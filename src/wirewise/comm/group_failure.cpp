@@ -109,9 +109,9 @@ void Group::fail_all(Passed& passed, const Error& found) {
   }
   // Before callers hear of it: they may end the process.
   record_flight(error);
-  const auto pointer = std::make_exception_ptr(error);
+  const auto shared = std::make_shared<const Error>(error.kind(), error.sentence(), error.remedy());
   for (const auto& operation : active_) {
-    if (!operation->reached(Level::kComplete)) operation->fail(pointer);
+    if (!operation->reached(Level::kComplete)) operation->fail(shared);
     settle(operation, passed);
     operation->release();
   }
@@ -202,19 +202,23 @@ void Group::check_health(Passed& passed) {
       if (operation->reached(Level::kComplete)) continue;
       for (const Missing& missing : operation->missing()) {
         if (std::find(left.begin(), left.end(), missing.rank) == left.end()) continue;
-        return fail_all(passed, Error(ErrorKind::kPeerLost,
-                                      name_of_rank(missing.rank) + " has left " + options_.name + ", but " + name_of_rank(rank()) +
-                                          " waits for it in " + describe(operation->fingerprint) + ".",
-                                      "Look at that rank's own output for its reason."));
+        const auto error = overseen_.judge(Error(ErrorKind::kPeerLost,
+                                                 name_of_rank(missing.rank) + " has left " + options_.name + ", but " + name_of_rank(rank()) +
+                                                     " waits for it in " + describe(operation->fingerprint) + ".",
+                                                 "Look at that rank's own output for its reason."));
+        if (error) fail_all(passed, *error);
+        return;
       }
     }
   }
   for (const auto& operation : active_) {
     if (operation->reached(Level::kComplete) || now < operation->deadline) continue;
-    return fail_all(passed, Error(ErrorKind::kTimeout,
-                                  describe(operation->fingerprint) + " timed out after " + seconds(operation->timeout) + ": " +
-                                      describe_missing(*operation) + ".",
-                                  "See what those ranks do, or set a longer timeout for the call."));
+    const auto error = overseen_.judge(Error(ErrorKind::kTimeout,
+                                             describe(operation->fingerprint) + " timed out after " + seconds(operation->timeout) + ": " +
+                                                 describe_missing(*operation) + ".",
+                                             "See what those ranks do, or set a longer timeout for the call."));
+    if (error) fail_all(passed, *error);
+    return;
   }
 }
 

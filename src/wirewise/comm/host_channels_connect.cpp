@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <random>
 #include <system_error>
 
@@ -33,6 +34,8 @@ constexpr std::size_t kMostStrangers = 512;
 constexpr milliseconds kFirstRetry{5};
 constexpr milliseconds kLastRetry{500};
 constexpr milliseconds kBetweenLooks{20};
+constexpr milliseconds kBetweenProbes{500};
+constexpr milliseconds kRefusedLongEnough{1000};
 constexpr std::size_t kCookie = 32;
 
 /// Both greetings: magic, sender's rank, receiver's rank, the receiver's cookie.
@@ -130,6 +133,11 @@ struct Peer {
   Clock::time_point again;  // when to try next
   milliseconds pause = kFirstRetry;
   std::string last;  // what the last attempt came to
+  // Of a higher rank, which is to connect by itself: a connection that says nothing, and ends when nobody listens there any more.
+  UniqueFd probe;
+  bool probed = false;  // it stands
+  Clock::time_point next_probe;
+  std::optional<Clock::time_point> refused;  // since when nobody does
 };
 
 /// Somebody who connected and hasn't proven anything yet; or who has, with the answer still to be sent.
@@ -148,6 +156,7 @@ class Meeting {
       Peer entry;
       entry.rank = peer;
       entry.where = where;
+      entry.next_probe = Clock::now() + kBetweenProbes;
       peers_.push_back(std::move(entry));
     }
   }
@@ -158,6 +167,7 @@ class Meeting {
       if (Clock::now() >= deadline) throw missing();
       for (Peer& peer : peers_) {
         if (peer.rank < rank_ && !peer.socket.valid() && Clock::now() >= peer.again) attempt(peer);
+        if (peer.rank > rank_ && !peer.established && !peer.probe.valid() && Clock::now() >= peer.next_probe) probe(peer);
       }
       wait(deadline);
     }
@@ -206,32 +216,76 @@ class Meeting {
     peer.pause = std::min(peer.pause * 2, kLastRetry);
   }
 
-  void attempt(Peer& peer) {
+  /// Begins to connect with a peer: 0, or what the system says against it.
+  int begin(UniqueFd& socket, const Peer& peer) const {
     const SocketAddress target = socket_address(peer.where.address, peer.where.port);
-    peer.socket.reset(::socket(target.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!peer.socket.valid()) return fail(peer, system_message(errno));
-    set_channel_options(peer.socket.get());
+    socket.reset(::socket(target.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket.valid()) return errno;
+    set_channel_options(socket.get());
     // From the chosen interface, also where the routes would say another.
     const SocketAddress own = socket_address(listening_.where.address, 0);
     if (own.storage.ss_family == target.storage.ss_family) {
       const int on = 1;
-      ::setsockopt(peer.socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
-      if (::bind(peer.socket.get(), own.get(), own.length) != 0) return fail(peer, system_message(errno));
+      ::setsockopt(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+      if (::bind(socket.get(), own.get(), own.length) != 0) return errno;
     }
+    const bool begun = ::connect(socket.get(), target.get(), target.length) == 0 || errno == EINPROGRESS || errno == EINTR;
+    return begun ? 0 : errno;
+  }
+
+  static int outcome(const UniqueFd& socket) {
+    int error = 0;
+    socklen_t length = sizeof error;
+    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    return error;
+  }
+
+  /// A rank listens from before its address is known until it is connected with all: where nobody does for long, it has ended.
+  void note(Peer& peer, int error) const {
+    if (error != ECONNREFUSED) return peer.refused.reset();
+    const auto now = Clock::now();
+    if (!peer.refused) peer.refused = now;
+    if (now - *peer.refused < kRefusedLongEnough) return;
+    throw Error(ErrorKind::kPeerLost, name(peer) + " takes no connections any more: it has ended, or a firewall refuses them.",
+                "Look at that rank's own output and the kernel log.");
+  }
+
+  void attempt(Peer& peer) {
     peer.out = greeting(rank_, peer.rank, peer.where.cookie);
     peer.in.clear();
     peer.connecting = true;
-    if (::connect(peer.socket.get(), target.get(), target.length) != 0 && errno != EINPROGRESS && errno != EINTR)
-      fail(peer, system_message(errno));
+    if (const int error = begin(peer.socket, peer); error != 0) fail(peer, error);
+  }
+
+  void fail(Peer& peer, int error) {
+    note(peer, error);
+    fail(peer, system_message(error));
+  }
+
+  void probe(Peer& peer) const {
+    peer.probed = false;
+    if (const int error = begin(peer.probe, peer); error != 0) end_probe(peer, error);
+  }
+
+  void go_on_probing(Peer& peer) const {
+    const int error = peer.probed ? ECONNRESET : outcome(peer.probe);
+    if (error != 0 || peer.established) return end_probe(peer, error);
+    peer.probed = true;
+    peer.refused.reset();
+  }
+
+  /// It was refused, or has been sent away as a stranger is, or that process ended: the next one tells.
+  void end_probe(Peer& peer, int error) const {
+    peer.probe.reset();
+    peer.next_probe = Clock::now() + kBetweenProbes;
+    if (!peer.established && !peer.probed) note(peer, error);
   }
 
   void go_on(Peer& peer) {
     if (peer.connecting) {
-      int error = 0;
-      socklen_t length = sizeof error;
-      ::getsockopt(peer.socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-      if (error != 0) return fail(peer, system_message(error));
+      if (const int error = outcome(peer.socket); error != 0) return fail(peer, error);
       peer.connecting = false;
+      peer.refused.reset();
     }
     const Step wrote = write_rest(peer.socket.get(), peer.out);
     if (wrote == Step::kClosed) return fail(peer, "it closed the connection");
@@ -288,6 +342,10 @@ class Meeting {
       polls.push_back({peer.socket.get(), events, 0});
       if (peer.rank < rank_ && !peer.socket.valid()) until = std::min(until, peer.again);
     }
+    for (const Peer& peer : peers_) {
+      polls.push_back({peer.probe.get(), static_cast<short>(peer.probed ? POLLIN | POLLRDHUP : POLLOUT), 0});
+      if (peer.rank > rank_ && !peer.established && !peer.probe.valid()) until = std::min(until, peer.next_probe);
+    }
     const std::size_t strangers = strangers_.size();
     for (const Stranger& stranger : strangers_) {
       polls.push_back({stranger.socket.get(), POLLIN, 0});
@@ -308,6 +366,9 @@ class Meeting {
                     name(peer) + " closed its connection while " + known_.name(rank_) + " was still waiting for others.");
       }
       go_on(peer);
+    }
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      if (polls[1 + peers_.size() + i].revents != 0) go_on_probing(peers_[i]);
     }
     std::deque<Stranger> kept;
     for (std::size_t i = 0; i < strangers; ++i) {

@@ -1,8 +1,11 @@
 #include "wirewise/comm/host_wires.h"
 
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "wirewise/base/error.h"
 #include "wirewise/comm/host_channels.h"
@@ -41,6 +44,18 @@ std::pair<ChannelAddress, std::string> read(const std::string& card, int rank) {
   return {where, card.substr(at)};
 }
 
+/// Where the network can't reach a rank, it may be since that died a moment ago: then its channel says so soon.
+void refuse_death(Channels& channels, const Acquaintance& known) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kSearchTime{200};
+  for (const auto end = Clock::now() + kSearchTime; Clock::now() < end; std::this_thread::sleep_for(kSearchTime / 40)) {
+    const std::vector<int> dead = channels.dead();
+    if (dead.empty()) continue;
+    throw Error(ErrorKind::kPeerLost, known.name(dead.front()) + " died, or its host can't be reached, while the ranks of several hosts connected.",
+                "Look at that rank's own output and the kernel log.");
+  }
+}
+
 class HostEnd final : public WireEnd {
  public:
   HostEnd() : interface_(network_interface()), network_(make_ucx_end(interface_)), listening_(HostChannels::listen(interface_.address)) {}
@@ -60,7 +75,12 @@ class HostEnd final : public WireEnd {
     for (const int r : hosts.rails(rank)) rails.emplace_back(r, channels[static_cast<std::size_t>(r)]);
     Wires wires;
     wires.channels = HostChannels::connect(std::move(listening_), rank, rails, deadline, known);
-    wires.network = network_->connect(rank, addresses);
+    try {
+      wires.network = network_->connect(rank, addresses);
+    } catch (const Error&) {
+      refuse_death(*wires.channels, known);
+      throw;
+    }
     return wires;
   }
 

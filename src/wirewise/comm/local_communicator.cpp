@@ -13,6 +13,7 @@
 #include "wirewise/comm/calls.h"
 #include "wirewise/comm/message_operation.h"
 #include "wirewise/comm/move_operation.h"
+#include "wirewise/comm/phase.h"
 #include "wirewise/comm/reduce_operation.h"
 #include "wirewise/comm/small_operation.h"
 
@@ -40,6 +41,7 @@ Work LocalCommunicator::run(QuickCall& call, CallOptions&& options, Make&& make)
       operation = make(std::move(options), call.copied);
     }
     operation->continue_from(call.print.sequence);
+    phase("taking over");
     return group_->issue_announced(std::move(operation));
   } catch (const std::exception& error) {
     // Peers count on the announced call.

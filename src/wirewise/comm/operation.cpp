@@ -43,14 +43,24 @@ void Work::State::record_failure() noexcept {
   flight_->failed(flight_call_);
 }
 
-void Work::State::fail(std::exception_ptr error) {
+void Work::State::fail(std::shared_ptr<const Error> error) noexcept {
   record_failure();
   error_ = std::move(error);
   reach(comm::Level::kComplete);
 }
 
 void Work::State::rethrow() const {
-  if (error_) std::rethrow_exception(error_);
+  // From its parts: a copy would share the text that the standard library counts for itself.
+  if (error_) throw Error(error_->kind(), error_->sentence(), error_->remedy());
+}
+
+std::exception_ptr Work::State::own_exception() const noexcept {
+  try {
+    rethrow();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
 }
 
 void Work::State::then(std::function<void(std::exception_ptr)> callback) {
@@ -61,7 +71,7 @@ void Work::State::then(std::function<void(std::exception_ptr)> callback) {
       return;
     }
   }
-  callback(error_);
+  callback(own_exception());
 }
 
 void Work::State::run_callbacks() noexcept {
@@ -70,7 +80,7 @@ void Work::State::run_callbacks() noexcept {
     const std::lock_guard lock(mutex_);
     callbacks.swap(callbacks_);
   }
-  for (const auto& callback : callbacks) callback(error_);
+  for (const auto& callback : callbacks) callback(own_exception());
 }
 
 void Work::State::wait(comm::Level level) { group->wait(*this, level); }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "wirewise/base/error.h"
 #include "wirewise/comm/communicator.h"
 #include "wirewise/comm/control.h"
 #include "wirewise/comm/flight_recorder.h"
@@ -63,7 +64,9 @@ class Work::State {
     if (flight_ != nullptr) record_level(level);
     level_.store(static_cast<int>(level));
   }
-  void fail(std::exception_ptr error);
+  /// Ends it with `error`. Every waiter and callback gets an exception of its own, made from it: one that several threads held would be let
+  /// go by the last of them, which is not for them to agree on.
+  void fail(std::shared_ptr<const Error> error) noexcept;
   /// Throws the error if there is one.
   void rethrow() const;
   void then(std::function<void(std::exception_ptr)> callback);
@@ -93,6 +96,7 @@ class Work::State {
 
  private:
   void record_level(comm::Level level) noexcept;
+  [[nodiscard]] std::exception_ptr own_exception() const noexcept;
 
   std::atomic<int> level_{0};
   comm::FlightRecorder* flight_ = nullptr;
@@ -101,7 +105,7 @@ class Work::State {
   const char* how_ = nullptr;
   bool driven_ = false;
   bool recorded_failure_ = false;
-  std::exception_ptr error_;  // set before level_ says complete
+  std::shared_ptr<const Error> error_;  // set before level_ says complete
   std::mutex mutex_;
   std::vector<std::function<void(std::exception_ptr)>> callbacks_;
 };

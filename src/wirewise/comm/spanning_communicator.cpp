@@ -17,17 +17,32 @@ namespace {
 
 Caller caller_of(const SpanningGroup& group) { return {group.rank(), group.size()}; }
 
+/// A communicator while it is being split: it knows who holds up the parts.
+class SplitOverseer final : public Overseer {
+ public:
+  SplitOverseer(std::shared_ptr<SpanningGroup> group, std::string doing) : group_(std::move(group)), doing_(std::move(doing)) {}
+  void look_after() override { group_->look_after(doing_); }
+  [[nodiscard]] std::optional<Error> verdict(const Error& found) override { return group_->blame(found, doing_); }
+
+ private:
+  std::shared_ptr<SpanningGroup> group_;
+  std::string doing_;
+};
+
+
 }  // namespace
 
 SpanningCommunicator::SpanningCommunicator(HostMap hosts, int rank, std::vector<RankIdentity> identities,
                                            std::unique_ptr<LocalCommunicator> local, Wires wires, MakeWireEnd make_end,
                                            FlightTicket flight, CommunicatorOptions options,
-                                           std::chrono::milliseconds start_timeout, const AlgorithmTable* parent)
+                                           std::chrono::milliseconds start_timeout, const AlgorithmTable* parent,
+                                           const std::shared_ptr<Overseer>& overseer)
     : group_(std::make_shared<SpanningGroup>(std::move(hosts), rank, std::move(identities), std::move(local), std::move(wires),
                                              std::move(flight), std::move(options))),
       make_end_(std::move(make_end)) {
   // Connections are made with the first message: here, where a host that can't be reached is an error of the start. Twice: what comes back
   // after a peer has heard from this rank shows that none is half made, which UCX 1.13 can't close without ending the process.
+  const WhileOverseen overseen(group_->overseen(), overseer);
   CallOptions call;
   call.timeout = start_timeout;
   call.label = "start of " + group_->options().name;
@@ -208,7 +223,12 @@ std::unique_ptr<Communicator> SpanningCommunicator::split(int colour, int key, C
   }
   HostMap hosts(ids);
   const bool spans = hosts.count() > 1;
-  std::unique_ptr<Communicator> here = group_->local().split(colour, place, options);
+  const auto overseer = std::make_shared<SplitOverseer>(group_, call.label);
+  std::unique_ptr<Communicator> here;
+  {
+    const WhileOverseen overseen(group_->local_group()->overseen(), overseer);
+    here = group_->local().split(colour, place, options);
+  }
   // All ranks take part, also those whose part stays on one host.
   const std::unique_ptr<WireEnd> end = spans ? make_end_(static_cast<int>(members.size())) : nullptr;
   const std::vector<std::string> cards = gather_texts(end ? end->card() : std::string());
@@ -228,12 +248,14 @@ std::unique_ptr<Communicator> SpanningCommunicator::split(int colour, int key, C
     // Who waits for a connection waits for no operation: this communicator's other connections tell of deaths meanwhile.
     Acquaintance known;
     for (const int member : members) known.names.push_back(group_->name_of_rank(member));
-    known.look_after = [&] { group_->look_after(call.label); };
+    known.look_after = [&] { overseer->look_after(); };
+    const std::shared_ptr<Group> part = local->group();  // which outlives a part that can't be made
+    const WhileOverseen overseen(part->overseen(), overseer);
     try {
       phase("connecting");
       Wires wires = end->connect(place, hosts, members_cards, std::chrono::steady_clock::now() + group_->options().timeout, known);
       result = std::make_unique<SpanningCommunicator>(std::move(hosts), place, std::move(identities), std::move(local), std::move(wires), make_end_,
-                                                      std::move(flight), options, group_->options().timeout, table_.get());
+                                                      std::move(flight), options, group_->options().timeout, table_.get(), overseer);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kMismatch || error.kind() == ErrorKind::kBadInput) throw;  // of the part itself, and known to its ranks
       const bool says = error.sentence().find(call.label) != std::string::npos;

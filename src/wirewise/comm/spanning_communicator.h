@@ -20,10 +20,11 @@ class SpanningCommunicator final : public Communicator {
   /// `local`: the communicator of this host's ranks, its link marked as inner. `make_end` makes the wires of splits. `parent`: the table of
   /// the communicator that this one is split from; without it the network is measured. Collective: waits up to
   /// `start_timeout` until all ranks have heard from each other. Throws Mismatch where ranks would choose
-  /// differently, BadInput where WIREWISE_ALGO can't be done.
+  /// differently, BadInput where WIREWISE_ALGO can't be done. `overseer`: of a split, asked until then.
   SpanningCommunicator(HostMap hosts, int rank, std::vector<RankIdentity> identities, std::unique_ptr<LocalCommunicator> local, Wires wires,
                        MakeWireEnd make_end, FlightTicket flight, CommunicatorOptions options,
-                       std::chrono::milliseconds start_timeout, const AlgorithmTable* parent = nullptr);
+                       std::chrono::milliseconds start_timeout, const AlgorithmTable* parent = nullptr,
+                       const std::shared_ptr<Overseer>& overseer = nullptr);
   ~SpanningCommunicator() override;
 
   [[nodiscard]] int rank() const noexcept override { return group_->rank(); }

@@ -1,7 +1,7 @@
 // How a communicator across hosts finds out that something went wrong, and how hosts tell each other.
 //
 // What goes over the channels: "fail <kind>\n<sentence>\n<remedy>" a failure; "bye" the sender has closed its communicator;
-// "who <call>" which ranks of your host are missing in it; "missing <call>\n<absent>\n<silent>" the answer.
+// "who <call>" which ranks of your host are missing in it; "missing <call>\n<absent>\n<silent>\n<waiting>" the answer.
 #include <algorithm>
 #include <charconv>
 #include <thread>
@@ -74,12 +74,12 @@ void SpanningGroup::fail_all(Passed& passed, const Error& found) {
     fresh_.clear();
   }
   if (first) record_flight(error);
-  const auto pointer = std::make_exception_ptr(error);
+  const auto shared = std::make_shared<const Error>(error.kind(), error.sentence(), error.remedy());
   messages_.insert(messages_.end(), collectives_.begin(), collectives_.end());
   collectives_.clear();
   for (const auto& operation : messages_) {
     operation->let_go();
-    if (!operation->reached(Level::kComplete)) operation->fail(pointer);
+    if (!operation->reached(Level::kComplete)) operation->fail(shared);
     passed.finished.push_back(operation);
   }
   passed.moved = passed.moved || !messages_.empty();
@@ -113,16 +113,28 @@ void SpanningGroup::abort(const std::string& reason) noexcept {
   }
 }
 
+void SpanningGroup::Stragglers::add(const Stragglers& others) {
+  for (const auto list : {&Stragglers::absent, &Stragglers::silent, &Stragglers::waiting}) {
+    if (!(others.*list).empty()) append(this->*list, others.*list);
+  }
+}
+
+std::string SpanningGroup::Stragglers::describe() const {
+  if (!absent.empty()) return absent + " did not arrive";
+  if (!silent.empty()) return silent + " did not answer";
+  if (!waiting.empty()) return waiting + " did not arrive";
+  return {};
+}
+
 SpanningGroup::Stragglers SpanningGroup::stragglers_here(std::uint64_t sequence) const {
   Stragglers found;
   const auto now = Clock::now().time_since_epoch();
   for (int p = 0; p < hosts_.members_count(host()); ++p) {
     const std::string name = name_of_rank(hosts_.members(host())[static_cast<std::size_t>(p)]);
-    if (board_[p].calls.load() <= sequence) {
-      append(found.absent, name);
-    } else if (now - Clock::duration(board_[p].driven.load()) > kSilence) {
-      append(found.silent, name);
-    }
+    const bool looks = now - Clock::duration(board_[p].driven.load()) <= kSilence;
+    const bool entered = board_[p].calls.load() > sequence;
+    if (!entered) append(looks ? found.waiting : found.absent, name);
+    if (entered && !looks) append(found.silent, name);
   }
   return found;
 }
@@ -133,14 +145,17 @@ void SpanningGroup::hear(Passed& passed) {
     if (message == "bye") departed_.insert(sender);
     if (const auto sequence = number_after(message, "who ")) {
       const Stragglers here = stragglers_here(*sequence);
-      wires_.channels->tell(sender, "missing " + std::to_string(*sequence) + "\n" + here.absent + "\n" + here.silent);
+      wires_.channels->tell(sender, "missing " + std::to_string(*sequence) + "\n" + here.absent + "\n" + here.silent + "\n" + here.waiting);
     }
     if (const auto sequence = number_after(message, "missing ")) {
       if (!question_ || question_->sequence != *sequence) continue;
-      const std::size_t first = std::min(message.size(), message.find('\n'));
-      const std::size_t second = std::min(message.size(), message.find('\n', first + 1));
-      if (second == message.size()) continue;
-      question_->answers[sender] = {message.substr(first + 1, second - first - 1), message.substr(second + 1)};
+      std::vector<std::string> lists;
+      for (std::size_t at = message.find('\n'); at != message.npos && lists.size() < 3;) {
+        const std::size_t end = message.find('\n', at + 1);
+        lists.push_back(message.substr(at + 1, end == message.npos ? end : end - at - 1));
+        at = end;
+      }
+      if (lists.size() == 3) question_->answers[sender] = {lists[0], lists[1], lists[2]};
     }
   }
 }
@@ -181,38 +196,44 @@ void SpanningGroup::look_at_peers(Passed& passed, Clock::time_point now) {
   for (const int r : departed_) {
     const bool needed = std::any_of(awaited.begin(), awaited.end(), [r](const Missing& missing) { return missing.rank == r; });
     if (!needed || !overdue(r, now, kLeaveGrace)) continue;
-    return fail_all(passed, Error(ErrorKind::kPeerLost,
-                                  name_of_rank(r) + " has left " + options_.name + ", but " + name_of_rank(rank_) + " waits for it in " +
-                                      describe_call(open->fingerprint, options_.name) + ".",
-                                  "Look at that rank's own output for its reason."));
+    const auto error = overseen_.judge(Error(ErrorKind::kPeerLost,
+                                             name_of_rank(r) + " has left " + options_.name + ", but " + name_of_rank(rank_) + " waits for it in " +
+                                                 describe_call(open->fingerprint, options_.name) + ".",
+                                             "Look at that rank's own output for its reason."));
+    if (error) fail_all(passed, *error);
+    return;
   }
 }
 
-/// Asks the other hosts who is missing; empty while answers are awaited.
+/// Asks the other hosts who is missing in a collective; nullopt while answers are awaited.
+std::optional<SpanningGroup::Stragglers> SpanningGroup::ask(std::uint64_t sequence, Clock::time_point now) {
+  const bool first = !question_ || question_->sequence != sequence;
+  if (first || (!question_->again && now - question_->asked > kSilence)) {
+    question_ = Question{sequence, now, !first, {}};
+    wires_.channels->tell(kAnyPeer, "who " + std::to_string(sequence));
+  }
+  if (!question_->again || (question_->answers.size() < rails_.size() && now - question_->asked < kAnswerTime)) return std::nullopt;
+  Stragglers all = stragglers_here(sequence);
+  std::set<int> told;  // several rails of one host say the same
+  for (const int r : rails_) {
+    const auto answer = question_->answers.find(r);
+    if (answer == question_->answers.end()) {
+      append(all.silent, name_of_rank(r));
+    } else if (told.insert(hosts_.host_of(r)).second) {
+      all.add(answer->second);
+    }
+  }
+  return all;
+}
+
+/// Empty while answers are awaited.
 std::optional<std::string> SpanningGroup::who_is_missing(const SpanningOperation& operation, Clock::time_point now) {
   std::string absent;
   std::string late;
   if (operation.collective()) {
-    const std::uint64_t sequence = operation.fingerprint.sequence;
-    const bool first = !question_ || question_->sequence != sequence;
-    if (first || (!question_->again && now - question_->asked > kSilence)) {
-      question_ = Question{sequence, now, !first, {}};
-      wires_.channels->tell(kAnyPeer, "who " + std::to_string(sequence));
-    }
-    if (!question_->again || (question_->answers.size() < rails_.size() && now - question_->asked < kAnswerTime)) return std::nullopt;
-    Stragglers all = stragglers_here(sequence);
-    std::set<std::string> told;  // several rails of one host say the same
-    for (const int r : rails_) {
-      const auto answer = question_->answers.find(r);
-      if (answer == question_->answers.end()) {
-        append(all.silent, name_of_rank(r));
-        continue;
-      }
-      if (!answer->second.absent.empty() && told.insert(answer->second.absent).second) append(all.absent, answer->second.absent);
-      if (!answer->second.silent.empty() && told.insert(answer->second.silent).second) append(all.silent, answer->second.silent);
-    }
-    if (!all.absent.empty()) return all.absent + " did not arrive";
-    if (!all.silent.empty()) return all.silent + " did not answer";
+    const auto stragglers = ask(operation.fingerprint.sequence, now);
+    if (!stragglers) return std::nullopt;
+    if (std::string names = stragglers->describe(); !names.empty()) return names;
   }
   for (const Missing& missing : operation.missing()) append(missing.arrived ? late : absent, name_of_rank(missing.rank));
   if (!absent.empty()) return absent + " did not arrive";
@@ -225,9 +246,11 @@ void SpanningGroup::look_at_deadlines(Passed& passed, Clock::time_point now) {
     if (now < operation->deadline) return false;
     const auto missing = who_is_missing(*operation, now);
     if (!missing) return true;
-    fail_all(passed, Error(ErrorKind::kTimeout,
-                           describe_call(operation->fingerprint, options_.name) + " timed out after " + seconds(operation->timeout) + ": " + *missing + ".",
-                           "See what those ranks do, or raise the timeout."));
+    const auto error = overseen_.judge(
+        Error(ErrorKind::kTimeout,
+              describe_call(operation->fingerprint, options_.name) + " timed out after " + seconds(operation->timeout) + ": " + *missing + ".",
+              "See what those ranks do, or raise the timeout."));
+    if (error) fail_all(passed, *error);
     return true;
   };
   // Later collectives only wait for the first.
@@ -244,8 +267,10 @@ void SpanningGroup::look_after(const std::string& doing) {
     if (const auto failure = local_group()->recorded_failure()) {
       fail_all(passed, *failure);
     } else {
+      const auto now = Clock::now();
+      board_[place()].driven.store(now.time_since_epoch().count());
       hear(passed);
-      find_deaths(passed, Clock::now(), doing);
+      find_deaths(passed, now, doing);
     }
   }
   finish(passed);
@@ -253,8 +278,38 @@ void SpanningGroup::look_after(const std::string& doing) {
   if (failure_) throw *failure_;
 }
 
+std::optional<Error> SpanningGroup::blame(const Error& found, const std::string& doing) {
+  // Where another thread drives: next time. Who asks may hold locks that it will want.
+  const std::unique_lock lock(drive_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return std::nullopt;
+  std::uint64_t calls = 0;
+  {
+    const std::lock_guard issue_lock(issue_mutex_);
+    if (failure_) return failure_;
+    calls = next_sequence_;
+  }
+  if (const auto recorded = local_group()->recorded_failure()) return recorded;
+  if (found.kind() != ErrorKind::kTimeout) return found;
+  const auto all = ask(calls == 0 ? 0 : calls - 1, Clock::now());
+  if (!all) return std::nullopt;
+  // All look after it: nobody is to blame but whom `found` names.
+  if (all->absent.empty() && all->silent.empty()) return found;
+  local_group()->record_failure(Error(ErrorKind::kTimeout,
+                                      doing + " (after call " + std::to_string(calls) + " of " + options_.name + ") timed out: " + all->describe() + ".",
+                                      "See what those ranks do, or raise the timeout."));
+  const auto first = local_group()->recorded_failure();  // another rank may be writing one
+  if (first) wires_.channels->tell(kAnyPeer, message_of(*first));
+  return first;
+}
+
 Error SpanningGroup::first_cause(const Error& found, const std::string& doing) noexcept {
   try {
+    if (found.kind() == ErrorKind::kTimeout) {
+      while (!blame(found, doing)) {
+        std::this_thread::sleep_for(kHealthInterval / 4);
+        look_after(doing);
+      }
+    }
     for (const auto end = Clock::now() + 2 * kDeathGrace; Clock::now() < end; std::this_thread::sleep_for(kHealthInterval / 4)) look_after(doing);
     Passed passed;
     {

@@ -202,6 +202,7 @@ void SpanningGroup::wait(SpanningOperation& operation, Level level) {
       }
     }
     finish(passed);
+    if (!passed.moved) be_overseen();
     if (operation.reached(level)) break;
     if (passed.moved) {
       spins = 0;
@@ -219,6 +220,17 @@ void SpanningGroup::wait(SpanningOperation& operation, Level level) {
     thread_wanted_.notify_all();
   }
   operation.rethrow();
+}
+
+void SpanningGroup::be_overseen() {
+  const auto error = overseen_.look();
+  if (!error) return;
+  Passed passed;
+  {
+    const std::lock_guard lock(drive_mutex_);
+    fail_all(passed, *error);
+  }
+  finish(passed);
 }
 
 void SpanningGroup::run_in_background() {

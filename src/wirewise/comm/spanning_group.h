@@ -25,6 +25,7 @@
 #include "wirewise/comm/flight_recorder.h"
 #include "wirewise/comm/host_map.h"
 #include "wirewise/comm/local_communicator.h"
+#include "wirewise/comm/overseer.h"
 #include "wirewise/comm/wires.h"
 
 namespace wirewise::comm {
@@ -74,6 +75,11 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
 
   /// Looks whether ranks have died or told of a failure while this one does something that is no operation, "split into part". Throws it.
   void look_after(const std::string& doing);
+  /// What to say where such a thing ends with `found`: the first cause where one is known; for a deadline that has passed, the ranks that
+  /// look after nothing, on any host, which all ranks are told. nullopt while they are still being asked, `found` where all answer. Never waits.
+  [[nodiscard]] std::optional<Error> blame(const Error& found, const std::string& doing);
+  /// Who is asked while its operations are waited for, and before a deadline counts.
+  [[nodiscard]] Overseen& overseen() noexcept { return overseen_; }
   /// The first cause where `found` ended something that is no operation: what others tell of, a death, or else `found`, which all are told.
   [[nodiscard]] Error first_cause(const Error& found, const std::string& doing) noexcept;
 
@@ -93,8 +99,12 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
   };
   /// Ranks by name, as a list.
   struct Stragglers {
-    std::string absent;  // have not entered
-    std::string silent;  // have, but look after nothing
+    std::string absent;   // have not entered, and look after nothing
+    std::string silent;   // have entered, but look after nothing
+    std::string waiting;  // have not entered, since they wait for others
+    void add(const Stragglers& others);
+    /// Those who hold up the others: "rank 3 (node1, pid 4711) did not arrive"; empty where nobody does.
+    [[nodiscard]] std::string describe() const;
   };
   struct Question {  // what became of asking who is missing in a call
     std::uint64_t sequence = 0;
@@ -117,6 +127,7 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
   /// True when a rank has died: then all has failed.
   bool find_deaths(Passed& passed, Clock::time_point now, const std::string& during);
   void look_at_deadlines(Passed& passed, Clock::time_point now);
+  [[nodiscard]] std::optional<Stragglers> ask(std::uint64_t sequence, Clock::time_point now);
   [[nodiscard]] std::optional<std::string> who_is_missing(const SpanningOperation& operation, Clock::time_point now);
   [[nodiscard]] Stragglers stragglers_here(std::uint64_t sequence) const;
   void fail_all(Passed& passed, const Error& error);
@@ -124,6 +135,8 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
   [[nodiscard]] const SpanningOperation* oldest_open() const;
 
   void finish(Passed& passed) noexcept;
+  /// Lets the overseer look; what it finds fails all.
+  void be_overseen();
   void idle(int& spins, Clock::time_point& since, std::uint32_t bell);
   void run_in_background();
 
@@ -165,6 +178,7 @@ class SpanningGroup final : public std::enable_shared_from_this<SpanningGroup> {
   std::thread thread_;
   bool stop_ = false;
   std::condition_variable passed_;  // with thread_mutex_: something was driven
+  Overseen overseen_;
 };
 
 }  // namespace wirewise::comm

@@ -14,14 +14,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The exception being handled, made anew: the host communicator may keep a part of its own for later calls, which other threads let go.
-std::exception_ptr own_error() {
+using SharedError = std::shared_ptr<const Error>;
+
+/// The exception being handled, made anew: of a copy, the standard library shares the text among threads.
+SharedError own_error() {
   try {
     throw;
   } catch (const Error& error) {
-    return std::make_exception_ptr(Error(error.kind(), error.sentence(), error.remedy()));
+    return std::make_shared<const Error>(error.kind(), error.sentence(), error.remedy());
   } catch (const std::exception& error) {
-    return std::make_exception_ptr(Error(ErrorKind::kFailed, error.what()));
+    return std::make_shared<const Error>(ErrorKind::kFailed, error.what());
   }
 }
 
@@ -40,7 +42,7 @@ bool passed(const std::unique_ptr<DeviceEvent>& event) noexcept {
   }
 }
 
-void finish(StagedJob& job, std::exception_ptr error) noexcept {
+void finish(StagedJob& job, SharedError error) noexcept {
   // Pinned memory under a copy that doesn't end is never used again.
   if (!passed(job.arrived) || !passed(job.returned)) {
     for (auto& block : job.held) (void)block.release();
@@ -83,13 +85,7 @@ void StagedWorker::wait_issued() {
   issued_.wait(lock, [this] { return queue_.empty(); });
 }
 
-void StagedWorker::give_up(const std::exception_ptr& error) noexcept {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& reason) {
-    host_.abort(reason.what());
-  }
-}
+void StagedWorker::give_up(const Error& error) noexcept { host_.abort(error.what()); }
 
 /// Issues the first of the queue once its inputs came. True when it did.
 bool StagedWorker::issue_first(std::list<StagedJob>& flying) {
@@ -99,7 +95,7 @@ bool StagedWorker::issue_first(std::list<StagedJob>& flying) {
     if (queue_.empty()) return false;
     first = &queue_.front();  // stays where it is: only this thread takes from the front
   }
-  std::exception_ptr error;
+  SharedError error;
   try {
     if (!first->arrived->passed()) {
       check_deadline(*first, "its inputs to leave the device");
@@ -107,7 +103,7 @@ bool StagedWorker::issue_first(std::list<StagedJob>& flying) {
     }
   } catch (const std::exception&) {
     error = own_error();
-    give_up(error);  // peers count on the call
+    give_up(*error);  // peers count on the call
   }
   try {
     if (!error) first->work = first->issue();
@@ -131,7 +127,7 @@ bool StagedWorker::issue_first(std::list<StagedJob>& flying) {
 
 /// Advances an issued operation. True when it is over.
 bool StagedWorker::advance(StagedJob& job, bool& moved) {
-  std::exception_ptr error;
+  SharedError error;
   bool over = job.returned != nullptr;  // on the host
   try {
     if (!over) {
@@ -147,7 +143,7 @@ bool StagedWorker::advance(StagedJob& job, bool& moved) {
     }
   } catch (const std::exception&) {
     error = own_error();
-    if (over) give_up(error);
+    if (over) give_up(*error);
   }
   finish(job, std::move(error));
   moved = true;
@@ -181,7 +177,7 @@ void StagedWorker::run() {
 /// Fails what is in flight.
 void StagedWorker::close(std::list<StagedJob>& flying) {
   const auto gone = [] {
-    return std::make_exception_ptr(Error(ErrorKind::kAborted, "the communicator was closed while operations were in flight."));
+    return std::make_shared<const Error>(ErrorKind::kAborted, "the communicator was closed while operations were in flight.");
   };
   if (!flying.empty() || !queue_.empty()) host_.abort("a rank closed its communicator while operations were in flight");
   for (StagedJob& job : flying) {

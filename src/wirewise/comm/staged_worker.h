@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
-#include <exception>
 #include <functional>
 #include <list>
 #include <memory>
@@ -41,8 +40,7 @@ class StagedState final : public Work::State {
   }
   /// Of a message, before complete().
   void set_source(int rank) noexcept { source_ = rank; }
-  /// The error is handed over whole: once a waiter may have it, this thread must hold no part of it.
-  void complete(std::exception_ptr error) noexcept {
+  void complete(std::shared_ptr<const Error> error) noexcept {
     {
       const std::lock_guard lock(mutex_);
       if (error) {
@@ -92,7 +90,7 @@ class StagedWorker {
 
  private:
   /// The device broke, or is stuck: the group can't go on without this rank.
-  void give_up(const std::exception_ptr& error) noexcept;
+  void give_up(const Error& error) noexcept;
   bool issue_first(std::list<StagedJob>& flying);
   bool advance(StagedJob& job, bool& moved);
   void run();

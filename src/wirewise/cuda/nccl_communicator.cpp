@@ -90,7 +90,7 @@ class NcclState final : public Work::State {
                                             "Some rank did not come: look at the other ranks' output, or set NCCL_DEBUG=WARN."));
     }
     if (error) {
-      fail(std::make_exception_ptr(translated(what_, error)));
+      fail(std::make_shared<const Error>(translated(what_, error)));
     } else if (done) {
       reach(comm::Level::kComplete);
     } else {
@@ -117,7 +117,7 @@ class NcclState final : public Work::State {
       }
     }();
     if (!error) return;
-    fail(std::make_exception_ptr(translated(what_, error)));
+    fail(std::make_shared<const Error>(translated(what_, error)));
     rethrow();
   }
 
