@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -19,114 +18,14 @@
 #include "wirewise/base/error.h"
 #include "wirewise/comm/operation.h"
 #include "wirewise/cuda/c10d_store.h"
+#include "wirewise/cuda/nccl_work.h"
+#include "wirewise/cuda/own_store.h"
 #include "wirewise/torch/dtype_torch.h"
 
 namespace wirewise::cuda {
 namespace {
 
-using Handle = c10::intrusive_ptr<c10d::Work>;
-
-/// NCCL's own words for what went wrong, as our error. A watchdog that met the deadline says so in its message.
-Error translated(const std::string& what, const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& known) {
-    return known;
-  } catch (const std::exception& other) {
-    std::string text = other.what();
-    const bool late = text.find("timeout") != std::string::npos || text.find("Timeout") != std::string::npos;
-    text = text.substr(0, text.find('\n'));
-    return Error(late ? ErrorKind::kTimeout : ErrorKind::kFailed, what + ": NCCL says: " + text,
-                 late ? "Some rank did not come: look at the other ranks' output, or set NCCL_DEBUG=WARN." : "Set NCCL_DEBUG=WARN to see more.");
-  }
-}
-
-/// One or more operations of NCCL, and what follows them on the current stream.
-class NcclState final : public Work::State {
- public:
-  NcclState(const comm::Fingerprint& print, CallOptions options, std::chrono::milliseconds default_timeout, std::string what)
-      : Work::State(print, std::move(options), default_timeout), what_(std::move(what)) {}
-
-  void begin(Handle handle, std::function<void()> after) {
-    handle_ = std::move(handle);
-    after_ = std::move(after);
-  }
-  bool step() override { return false; }
-  [[nodiscard]] bool retired() const noexcept override { return reached(comm::Level::kComplete); }
-  [[nodiscard]] std::vector<comm::Missing> missing() const override { return {}; }
-
-  /// The current stream waits; the thread does not. Errors that are known by now are thrown.
-  void wait(comm::Level) override {
-    settle();
-    rethrow();
-    order();
-  }
-
-  [[nodiscard]] bool test() override {
-    settle();
-    rethrow();
-    if (!reached(comm::Level::kComplete)) return false;
-    order();
-    return true;
-  }
-
-  /// Learns what became of it, without waiting: completion, failure, or the deadline.
-  void settle() noexcept {
-    std::unique_lock lock(mutex_);
-    if (reached(comm::Level::kComplete)) return;
-    std::exception_ptr error;
-    bool done = false;
-    try {
-      done = !handle_ || handle_->isCompleted();  // by events; true for a failed one too
-      if (done && handle_) error = handle_->exception();
-    } catch (...) {
-      error = std::current_exception();
-      done = true;
-    }
-    if (!error && !done && std::chrono::steady_clock::now() >= deadline) {
-      error = std::make_exception_ptr(Error(ErrorKind::kTimeout,
-                                            what_ + " (call " + std::to_string(fingerprint.sequence) + (label.empty() ? "" : ", " + label) +
-                                                ") did not end within " + std::to_string(timeout.count()) + " ms.",
-                                            "Some rank did not come: look at the other ranks' output, or set NCCL_DEBUG=WARN."));
-    }
-    if (error) {
-      fail(std::make_shared<const Error>(translated(what_, error)));
-    } else if (done) {
-      reach(comm::Level::kComplete);
-    } else {
-      return;
-    }
-    lock.unlock();
-    run_callbacks();
-  }
-
- private:
-  /// Orders the current stream after the operation, and what belongs to it (a widened or added result) after that.
-  void order() {
-    const std::lock_guard lock(mutex_);
-    if (ordered_) return;
-    ordered_ = true;
-    const std::exception_ptr error = [&]() -> std::exception_ptr {
-      try {
-        if (handle_) handle_->wait();
-        if (after_) after_();
-        after_ = nullptr;
-        return nullptr;
-      } catch (...) {
-        return std::current_exception();
-      }
-    }();
-    if (!error) return;
-    fail(std::make_shared<const Error>(translated(what_, error)));
-    rethrow();
-  }
-
-  std::mutex mutex_;
-  std::string what_;
-  Handle handle_;
-  std::function<void()> after_;
-  bool ordered_ = false;
-};
+using Handle = NcclWork::Handle;
 
 /// libtorch's own handling of errors ends the process; ours ends the operation and lets the program say what happened. What the user
 /// has set stays.
@@ -149,35 +48,9 @@ c10::intrusive_ptr<c10d::ProcessGroupNCCL> make_group(const std::shared_ptr<Stor
     group->eagerConnectSingleDevice(at::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device)));
     return group;
   } catch (const c10::Error&) {
-    throw translated("NCCL can't join the " + std::to_string(size) + " ranks", std::current_exception());
+    throw nccl_error("NCCL can't join the " + std::to_string(size) + " ranks", std::current_exception());
   }
 }
-
-/// What one rank alone tells itself.
-class OwnStore final : public Store {
- public:
-  void set(const std::string& key, const std::string& value) override {
-    const std::lock_guard lock(mutex_);
-    values_[key] = value;
-  }
-  std::string get(const std::string& key, std::chrono::milliseconds) override {
-    const std::lock_guard lock(mutex_);
-    const auto found = values_.find(key);
-    // Nobody else will set it, so waiting is in vain.
-    if (found == values_.end()) throw Error(ErrorKind::kTimeout, "nothing was set for " + key + ".");
-    return found->second;
-  }
-  std::int64_t add(const std::string& key, std::int64_t amount) override {
-    const std::lock_guard lock(mutex_);
-    const std::int64_t sum = (values_.contains(key) ? std::stoll(values_[key]) : 0) + amount;
-    values_[key] = std::to_string(sum);
-    return sum;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, std::string> values_;
-};
 
 class NcclCommunicator final : public Communicator {
  public:
@@ -320,13 +193,13 @@ class NcclCommunicator final : public Communicator {
 
   /// Throws the first failure among the operations in flight.
   void progress() override {
-    std::vector<std::shared_ptr<NcclState>> flying;
+    std::vector<std::shared_ptr<NcclWork>> flying;
     {
       const std::lock_guard lock(mutex_);
       flying = flying_;
     }
     for (const auto& state : flying) state->settle();
-    std::shared_ptr<NcclState> failed;
+    std::shared_ptr<NcclWork> failed;
     {
       const std::lock_guard lock(mutex_);
       for (const auto& state : flying) {
@@ -447,12 +320,12 @@ class NcclCommunicator final : public Communicator {
     comm::Fingerprint print;
     print.operation = operation;
     print.sequence = sequence_++;
-    auto state = std::make_shared<NcclState>(print, std::move(options), options_.timeout, std::string("NCCL's ") + what);
+    auto state = std::make_shared<NcclWork>(print, std::move(options), options_.timeout, std::string("NCCL's ") + what);
     const c10::cuda::CUDAGuard guard(device_);
     try {
       state->begin(call(), std::move(after));
     } catch (const c10::Error&) {
-      throw translated(std::string("NCCL's ") + what, std::current_exception());
+      throw nccl_error(std::string("NCCL's ") + what, std::current_exception());
     }
     const std::lock_guard lock(mutex_);
     flying_.push_back(state);
@@ -518,7 +391,7 @@ class NcclCommunicator final : public Communicator {
   std::uint64_t sequence_ = 0;
   int splits_ = 0;
   std::mutex mutex_;
-  std::vector<std::shared_ptr<NcclState>> flying_;
+  std::vector<std::shared_ptr<NcclWork>> flying_;
   std::set<void*> allocated_;
   std::string aborted_;
   std::thread aborter_;
