@@ -9,29 +9,10 @@
 
 #include "wirewise/base/text.h"
 #include "wirewise/cli/commands.h"
+#include "wirewise/cli/doctor_flight_view.h"
 
 namespace wirewise {
 namespace {
-
-constexpr std::size_t kMostNamed = 16;
-
-/// One communicator as its ranks' records show it.
-struct View {
-  const FlightParty* party = nullptr;
-  std::vector<const FlightDump*> dumps;                              // by rank; null: no record
-  std::vector<std::map<std::uint64_t, const FlightCall*>> calls;     // by rank, by sequence
-  std::vector<std::uint64_t> entered;                                // by rank: collectives it is known to have called
-  std::vector<bool> known;                                           // whether that is known at all
-  std::vector<std::pair<const FlightDump*, const FlightError*>> errors;
-  [[nodiscard]] std::size_t size() const { return party->members.size(); }
-};
-
-std::string ranks_text(const std::vector<int>& ranks) {
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) names.push_back(std::to_string(ranks[i]));
-  return (ranks.size() == 1 ? "rank " : "ranks ") + join(names, ", ") +
-         (ranks.size() > kMostNamed ? " and " + std::to_string(ranks.size() - kMostNamed) + " more" : "");
-}
 
 std::string seconds_text(std::int64_t nanoseconds) {
   char text[32];
@@ -46,23 +27,18 @@ std::string seconds_text(std::int64_t nanoseconds) {
 
 class Diagnosis {
  public:
-  explicit Diagnosis(const FlightFolder& folder) : folder_(folder) {
-    for (const FlightDump& dump : folder.dumps) {
-      by_process_[{dump.host, dump.pid}].push_back(dump.rank);
-      for (const auto& [id, party] : dump.parties) view_of(dump, id, party);
-    }
-  }
+  explicit Diagnosis(const FlightFolder& folder) : folder_(folder), views_(flight_views(folder)) {}
 
   std::vector<Finding> run() {
     if (!folder_.dumps.empty()) {
-      for (auto& [key, view] : views_) {
+      for (const FlightView& view : views_) {
         const auto parted = find_divergence(view);
         find_absent(view, parted);
         find_unmatched_messages(view);
       }
       find_errors();
       find_silent();
-      for (auto& [key, view] : views_) find_slowest(view);
+      for (const FlightView& view : views_) find_slowest(view);
     }
     findings_.insert(findings_.end(), folder_.findings.begin(), folder_.findings.end());
     sort_findings(findings_);
@@ -70,81 +46,8 @@ class Diagnosis {
   }
 
  private:
-  void view_of(const FlightDump& dump, std::uint32_t id, const FlightParty& party) {
-    std::string key = party.name + "\n" + std::to_string(party.instance);
-    for (const auto& member : party.members) key += "\n" + std::to_string(member.rank) + " " + member.host + " " + std::to_string(member.pid);
-    View& view = views_[key];
-    const std::size_t size = party.members.size();
-    if (view.party == nullptr) {
-      view.party = &party;
-      view.dumps.resize(size);
-      view.calls.resize(size);
-      view.entered.resize(size);
-      view.known.resize(size);
-    }
-    const auto rank = static_cast<std::size_t>(party.rank);
-    view.dumps[rank] = &dump;
-    for (const FlightCall& call : dump.calls) {
-      if (call.communicator != id || call.message) continue;
-      view.calls[rank].emplace(call.sequence, &call);
-      enter(view, rank, call.sequence + 1);
-    }
-    if (dump.whole) view.known[rank] = true;
-    for (const FlightError& error : dump.errors) {
-      if (error.communicator != id) continue;
-      view.errors.emplace_back(&dump, &error);
-      for (std::size_t r = 0; r < std::min(size, error.entered.size()); ++r) enter(view, r, error.entered[r]);
-    }
-  }
-
-  static void enter(View& view, std::size_t rank, std::uint64_t entered) {
-    view.entered[rank] = std::max(view.entered[rank], entered);
-    view.known[rank] = true;
-  }
-
-  /// The number in the job of a communicator's rank; -1 where nothing tells.
-  [[nodiscard]] int job_rank(const View& view, std::size_t r) const {
-    if (view.dumps[r] != nullptr) return view.dumps[r]->rank;
-    const auto& member = view.party->members[r];
-    if (member.rank >= 0) return member.rank;
-    const auto found = by_process_.find({member.host, member.pid});
-    return found != by_process_.end() && found->second.size() == 1 ? found->second.front() : -1;
-  }
-  /// "rank 3", or "rank 1 of tp" where its number in the job is unknown.
-  [[nodiscard]] std::string short_name(const View& view, std::size_t r) const {
-    const int number = job_rank(view, r);
-    return number >= 0 ? "rank " + std::to_string(number) : "rank " + std::to_string(r) + " of " + view.party->name;
-  }
-  [[nodiscard]] std::string who(const View& view, std::size_t r) const {
-    const auto& member = view.party->members[r];
-    return short_name(view, r) + " (" + member.host + ", pid " + std::to_string(member.pid) + ")";
-  }
-  [[nodiscard]] std::string names(const View& view, const std::vector<std::size_t>& ranks) const {
-    std::vector<int> numbers;
-    for (const std::size_t r : ranks) {
-      const int number = job_rank(view, r);
-      if (number < 0) {
-        std::vector<std::string> texts;
-        for (const std::size_t s : ranks) texts.push_back(short_name(view, s));
-        return join(texts, ", ");
-      }
-      numbers.push_back(number);
-    }
-    return ranks_text(numbers);
-  }
-  [[nodiscard]] static std::string called(const FlightCall& call) {
-    return call.text + (call.label.empty() ? "" : " '" + call.label + "'");
-  }
-  [[nodiscard]] static std::string place(const View& view, std::uint64_t sequence) {
-    return "call " + std::to_string(sequence) + " of " + view.party->name + " (" + std::to_string(view.size()) + " ranks)";
-  }
-  [[nodiscard]] static const FlightCall* call_at(const View& view, std::size_t rank, std::uint64_t sequence) {
-    const auto found = view.calls[rank].find(sequence);
-    return found == view.calls[rank].end() ? nullptr : found->second;
-  }
-
   /// The first call that ranks don't agree on.
-  std::optional<std::uint64_t> find_divergence(const View& view) {
+  std::optional<std::uint64_t> find_divergence(const FlightView& view) {
     std::set<std::uint64_t> sequences;
     for (const auto& calls : view.calls) {
       for (const auto& [sequence, call] : calls) sequences.insert(sequence);
@@ -152,7 +55,7 @@ class Diagnosis {
     for (const std::uint64_t sequence : sequences) {
       std::map<std::string, std::vector<std::size_t>> sides;
       for (std::size_t r = 0; r < view.size(); ++r) {
-        if (const FlightCall* const call = call_at(view, r, sequence)) sides[call->key].push_back(r);
+        if (const FlightCall* const call = view.call_at(r, sequence)) sides[call->key].push_back(r);
       }
       if (sides.size() < 2) continue;
       std::vector<std::vector<std::size_t>> ordered;
@@ -164,21 +67,21 @@ class Diagnosis {
     return std::nullopt;
   }
 
-  void tell_divergence(const View& view, std::uint64_t sequence, const std::vector<std::vector<std::size_t>>& sides) {
+  void tell_divergence(const FlightView& view, std::uint64_t sequence, const std::vector<std::vector<std::size_t>>& sides) {
     const std::vector<std::size_t>& most = sides.front();
-    std::string title = "ranks disagree in " + place(view, sequence) + ": ";
+    std::string title = "ranks disagree in " + view.place(sequence) + ": ";
     std::string evidence;
-    for (std::size_t i = 0; i < std::min(sides.size(), kMostNamed); ++i) {
-      const FlightCall& call = *call_at(view, sides[i].front(), sequence);
-      title += (i == 0 ? "" : ", ") + names(view, sides[i]) + " called " + called(call);
+    for (std::size_t i = 0; i < std::min(sides.size(), kMostNamedRanks); ++i) {
+      const FlightCall& call = *view.call_at(sides[i].front(), sequence);
+      title += (i == 0 ? "" : ", ") + view.names(sides[i]) + " called " + called(call);
       if (i == 0) continue;
       for (const std::size_t r : sides[i]) {
         const std::string how = shift(view, most.front(), r, sequence);
-        if (!how.empty()) evidence += who(view, r) + " " + how + " ";
+        if (!how.empty()) evidence += view.who(r) + " " + how + " ";
         if (evidence.size() > 2000) break;
       }
     }
-    if (const FlightCall* const before = sequence > 0 ? call_at(view, most.front(), sequence - 1) : nullptr) {
+    if (const FlightCall* const before = sequence > 0 ? view.call_at(most.front(), sequence - 1) : nullptr) {
       evidence += "Before it all called " + called(*before) + ".";
     } else if (sequence == 0) {
       evidence += "It is the communicator's first call.";
@@ -189,22 +92,22 @@ class Diagnosis {
   }
 
   /// How rank `odd`'s calls relate to those of rank `even` from `sequence` on, where neighbours tell.
-  [[nodiscard]] static std::string shift(const View& view, std::size_t even, std::size_t odd, std::uint64_t sequence) {
+  [[nodiscard]] static std::string shift(const FlightView& view, std::size_t even, std::size_t odd, std::uint64_t sequence) {
     const auto same = [&](std::uint64_t a, std::uint64_t b) {
-      const FlightCall* const first = call_at(view, even, a);
-      const FlightCall* const second = call_at(view, odd, b);
+      const FlightCall* const first = view.call_at(even, a);
+      const FlightCall* const second = view.call_at(odd, b);
       return first != nullptr && second != nullptr && first->key == second->key;
     };
     const bool ahead = same(sequence + 1, sequence);
     const bool behind = same(sequence, sequence + 1);
     if (ahead && behind) return "made calls " + std::to_string(sequence) + " and " + std::to_string(sequence + 1) + " in the other order.";
-    if (ahead) return "left out " + called(*call_at(view, even, sequence)) + ": its call is the others' next.";
-    if (behind) return "made a call more, " + called(*call_at(view, odd, sequence)) + ": its next is what the others called.";
+    if (ahead) return "left out " + called(*view.call_at(even, sequence)) + ": its call is the others' next.";
+    if (behind) return "made a call more, " + called(*view.call_at(odd, sequence)) + ": its next is what the others called.";
     return {};
   }
 
   /// Ranks that have not entered a call that others wait in.
-  void find_absent(const View& view, std::optional<std::uint64_t> parted) {
+  void find_absent(const FlightView& view, std::optional<std::uint64_t> parted) {
     std::set<std::uint64_t> waiting;
     for (const auto& calls : view.calls) {
       for (const auto& [sequence, call] : calls) {
@@ -218,7 +121,7 @@ class Diagnosis {
       for (std::size_t r = 0; r < view.size(); ++r) {
         const bool is_absent = view.known[r] ? view.entered[r] <= sequence : said_absent(view, sequence, r);
         if (is_absent) absent.push_back(r);
-        if (call_at(view, r, sequence) != nullptr) present.push_back(r);
+        if (view.call_at(r, sequence) != nullptr) present.push_back(r);
       }
       if (absent.empty()) {
         tell_unfinished(view, sequence);
@@ -228,7 +131,7 @@ class Diagnosis {
     }
   }
 
-  static bool said_absent(const View& view, std::uint64_t sequence, std::size_t rank) {
+  static bool said_absent(const FlightView& view, std::uint64_t sequence, std::size_t rank) {
     return std::any_of(view.errors.begin(), view.errors.end(), [&](const auto& error) {
       const FlightError& one = *error.second;
       return one.call && !one.call->message && one.call->sequence == sequence &&
@@ -236,35 +139,35 @@ class Diagnosis {
     });
   }
 
-  void tell_absent(const View& view, std::uint64_t sequence, const std::vector<std::size_t>& absent, const std::vector<std::size_t>& present) {
-    const FlightCall& call = *call_at(view, present.front(), sequence);
+  void tell_absent(const FlightView& view, std::uint64_t sequence, const std::vector<std::size_t>& absent, const std::vector<std::size_t>& present) {
+    const FlightCall& call = *view.call_at(present.front(), sequence);
     std::string evidence;
-    for (std::size_t i = 0; i < std::min(absent.size(), kMostNamed); ++i) evidence += where_is(view, absent[i]) + " ";
+    for (std::size_t i = 0; i < std::min(absent.size(), kMostNamedRanks); ++i) evidence += where_is(view, absent[i]) + " ";
     std::size_t first = present.front();
     for (const std::size_t r : present) {
-      if (call_at(view, r, sequence)->issued.value_or(0) < call_at(view, first, sequence)->issued.value_or(0)) first = r;
+      if (view.call_at(r, sequence)->issued.value_or(0) < view.call_at(first, sequence)->issued.value_or(0)) first = r;
     }
-    if (const FlightCall& earliest = *call_at(view, first, sequence); earliest.issued) {
-      evidence += who(view, first) + " entered it first and had waited " + seconds_text(view.dumps[first]->time - *earliest.issued) + " when its record was written.";
+    if (const FlightCall& earliest = *view.call_at(first, sequence); earliest.issued) {
+      evidence += view.who(first) + " entered it first and had waited " + seconds_text(view.dumps[first]->time - *earliest.issued) + " when its record was written.";
     }
     findings_.push_back({view.errors.empty() ? Severity::kWarning : Severity::kError,
-                         names(view, absent) + (absent.size() == 1 ? " has" : " have") + " not entered " + place(view, sequence) + ", " + called(call) +
-                             ", in which " + names(view, present) + (present.size() == 1 ? " waits." : " wait."),
+                         view.names(absent) + (absent.size() == 1 ? " has" : " have") + " not entered " + view.place(sequence) + ", " + called(call) +
+                             ", in which " + view.names(present) + (present.size() == 1 ? " waits." : " wait."),
                          evidence,
                          "See what " + std::string(absent.size() == 1 ? "that rank does" : "those ranks do") +
                              ": a branch that not all ranks take, a slow or blocked step outside of collectives, a rank that died."});
   }
 
   /// What is known of a rank that is missed.
-  [[nodiscard]] std::string where_is(const View& view, std::size_t r) const {
-    std::string text = who(view, r);
+  [[nodiscard]] std::string where_is(const FlightView& view, std::size_t r) const {
+    std::string text = view.who(r);
     if (view.dumps[r] == nullptr) text += " left no record;";
     if (!view.known[r]) return text + " how far it came is unknown.";
     if (view.entered[r] == 0) {
       text += " made no collective call of " + view.party->name;
     } else {
       text += " last entered call " + std::to_string(view.entered[r] - 1);
-      if (const FlightCall* const last = call_at(view, r, view.entered[r] - 1)) {
+      if (const FlightCall* const last = view.call_at(r, view.entered[r] - 1)) {
         text += " (" + called(*last) + ", " + last->state + ")";
       }
     }
@@ -281,7 +184,7 @@ class Diagnosis {
   }
 
   /// All entered a call, and some rank never finished its part.
-  void tell_unfinished(const View& view, std::uint64_t sequence) {
+  void tell_unfinished(const FlightView& view, std::uint64_t sequence) {
     std::set<std::size_t> late;
     for (const auto& [dump, error] : view.errors) {
       if (!error->call || error->call->message || error->call->sequence != sequence) continue;
@@ -294,14 +197,14 @@ class Diagnosis {
     if (late.empty()) return;
     const std::vector<std::size_t> ranks(late.begin(), late.end());
     const FlightCall* call = nullptr;
-    for (std::size_t r = 0; r < view.size() && call == nullptr; ++r) call = call_at(view, r, sequence);
-    findings_.push_back({Severity::kError, names(view, ranks) + " entered " + place(view, sequence) + ", " + called(*call) + ", and did not finish it.",
-                         "Peers saw the call, but not its end, and there is no record of " + who(view, ranks.front()) + ".",
+    for (std::size_t r = 0; r < view.size() && call == nullptr; ++r) call = view.call_at(r, sequence);
+    findings_.push_back({Severity::kError, view.names(ranks) + " entered " + view.place(sequence) + ", " + called(*call) + ", and did not finish it.",
+                         "Peers saw the call, but not its end, and there is no record of " + view.who(ranks.front()) + ".",
                          "It died or was stopped in the midst of it: look at its own output and the kernel log."});
   }
 
   /// Receives whose message was never sent.
-  void find_unmatched_messages(const View& view) {
+  void find_unmatched_messages(const FlightView& view) {
     for (const auto& [dump, error] : view.errors) {
       if (!error->call || !error->call->message || error->call->send) continue;
       const FlightCall& wanted = *error->call;
@@ -320,8 +223,8 @@ class Diagnosis {
       const auto sent = count(*theirs, true, self);
       const auto received = count(*dump, false, peer);
       if (sent >= received) continue;
-      findings_.push_back({Severity::kError, who(view, self) + " waits for a message with tag " + std::to_string(wanted.tag) + " that " + short_name(view, peer) + " never sent.",
-                           "It asked for " + std::to_string(received) + " such messages; " + short_name(view, peer) + " sent " + std::to_string(sent) + ". " +
+      findings_.push_back({Severity::kError, view.who(self) + " waits for a message with tag " + std::to_string(wanted.tag) + " that " + view.short_name(peer) + " never sent.",
+                           "It asked for " + std::to_string(received) + " such messages; " + view.short_name(peer) + " sent " + std::to_string(sent) + ". " +
                                where_is(view, peer),
                            "Make sends and receives match in peer and tag."});
     }
@@ -353,21 +256,21 @@ class Diagnosis {
     for (int r = 0; r < world; ++r) {
       if (dump != folder_.dumps.end() && dump->rank == r) {
         ++dump;
-      } else if (++count <= kMostNamed + 1) {
+      } else if (++count <= kMostNamedRanks + 1) {
         silent.push_back(r);
       }
     }
     if (count == 0) return;
     std::string names = ranks_text(silent);
-    if (count > kMostNamed) {
-      silent.resize(kMostNamed);
-      names = ranks_text(silent) + " and " + std::to_string(count - kMostNamed) + " more";
+    if (count > kMostNamedRanks) {
+      silent.resize(kMostNamedRanks);
+      names = ranks_text(silent) + " and " + std::to_string(count - kMostNamedRanks) + " more";
     }
     std::string evidence = std::to_string(folder_.dumps.size()) + " of " + std::to_string(world) + " ranks left one.";
-    for (const auto& [key, view] : views_) {
+    for (const FlightView& view : views_) {
       for (std::size_t r = 0; r < view.size(); ++r) {
-        if (view.dumps[r] != nullptr || !view.known[r] || !std::binary_search(silent.begin(), silent.end(), job_rank(view, r))) continue;
-        evidence += " Peers saw " + who(view, r) + " enter " + std::to_string(view.entered[r]) + " collectives of " + view.party->name + ".";
+        if (view.dumps[r] != nullptr || !view.known[r] || !std::binary_search(silent.begin(), silent.end(), view.job_rank[r])) continue;
+        evidence += " Peers saw " + view.who(r) + " enter " + std::to_string(view.entered[r]) + " collectives of " + view.party->name + ".";
         if (evidence.size() > 4000) break;
       }
     }
@@ -378,7 +281,7 @@ class Diagnosis {
   }
 
   /// Who comes last to calls that all ranks entered, and how late.
-  void find_slowest(const View& view) {
+  void find_slowest(const FlightView& view) {
     if (view.size() < 2) return;
     std::vector<std::vector<std::int64_t>> late(view.size());
     std::vector<std::pair<std::int64_t, std::uint64_t>> worst(view.size());
@@ -387,7 +290,7 @@ class Diagnosis {
     for (const auto& [sequence, call] : view.calls.front()) {
       std::vector<std::pair<std::int64_t, std::size_t>> times;
       for (std::size_t r = 0; r < view.size(); ++r) {
-        const FlightCall* const one = call_at(view, r, sequence);
+        const FlightCall* const one = view.call_at(r, sequence);
         if (one != nullptr && one->issued) times.emplace_back(*one->issued, r);
       }
       if (times.size() < view.size()) continue;
@@ -412,18 +315,17 @@ class Diagnosis {
     }
     std::vector<std::int64_t>& times = late[slowest];
     std::sort(times.begin(), times.end());
-    const FlightCall& call = *call_at(view, slowest, worst[slowest].second);
+    const FlightCall& call = *view.call_at(slowest, worst[slowest].second);
     findings_.push_back({Severity::kInfo,
-                         short_name(view, slowest) + " is the slowest to enter: last in " + std::to_string(times.size()) + " of " + std::to_string(calls) + " calls of " +
+                         view.short_name(slowest) + " is the slowest to enter: last in " + std::to_string(times.size()) + " of " + std::to_string(calls) + " calls of " +
                              view.party->name + ", at most " + seconds_text(worst[slowest].first) + " late.",
-                         who(view, slowest) + " came " + seconds_text(times[times.size() / 2]) + " after the median rank in half of these calls; the latest was call " +
+                         view.who(slowest) + " came " + seconds_text(times[times.size() / 2]) + " after the median rank in half of these calls; the latest was call " +
                              std::to_string(worst[slowest].second) + ", " + called(call) + ". Between hosts, clocks may differ.",
                          "The others wait for it: compare its load, its input pipeline and its device with theirs."});
   }
 
   const FlightFolder& folder_;
-  std::map<std::pair<std::string, long long>, std::vector<int>> by_process_;
-  std::map<std::string, View> views_;
+  std::vector<FlightView> views_;
   std::vector<Finding> findings_;
 };
 
