@@ -13,6 +13,7 @@
 #include "wirewise/base/outliers.h"
 #include "wirewise/base/text.h"
 #include "wirewise/wiring/cluster_file.h"
+#include "wirewise/wiring/collective_curves.h"
 #include "wirewise/wiring/path.h"
 #include "wirewise/wiring/reading.h"
 #include "wirewise/wiring/write.h"
@@ -70,6 +71,21 @@ TEST(GroupTime, AgreesWithTimesThatTheCurvesHaveNotSeen) {
             << " within 20 %\n";
   EXPECT_LT(median(errors), 0.06);
   EXPECT_GT(static_cast<double>(within(0.1)), 0.7 * static_cast<double>(errors.size()));
+}
+
+TEST(GroupTime, CurvesGoStraightBetweenSizesAndNumbersOfGpus) {
+  // Of 2 A100 1 MiB took 44.21 us and 2 MiB 53.43, of 8 1 MiB took 92.79; at 1 GiB they had 197.28 and 229.35 GB/s (vTrain trace/a100).
+  const auto above = [](int gpus, double bytes) { return all_reduce_curve(LinkKind::kNvlink, 3, gpus, static_cast<Bytes>(bytes)).value().above * 1e6; };
+  const double mib = 1048576;
+  const double small = 44.21 - mib / 197.28e3, twice = 53.43 - 2 * mib / 197.28e3, eight = 92.79 - 1.75 * mib / 229.35e3;
+  EXPECT_NEAR(above(2, mib), small, 1e-3);
+  EXPECT_NEAR(above(2, mib * std::sqrt(2.0)), (small + twice) / 2, 1e-3);
+  EXPECT_NEAR(above(5, mib), (small + eight) / 2, 1e-3);
+  EXPECT_NEAR(above(2, 1), small, 1e-3);  // smaller ones as the smallest
+  EXPECT_LT(above(2, 1e12), 0.1);         // larger ones as the largest, which bandwidth alone explains; the figures are rounded
+  EXPECT_FALSE(all_reduce_curve(LinkKind::kNvlink, 3, 9, 8).has_value());
+  EXPECT_FALSE(all_reduce_curve(LinkKind::kNvlink, 3, 1, 8).has_value());
+  EXPECT_FALSE(all_reduce_curve(LinkKind::kNvlink, 4, 8, 8).has_value());
 }
 
 TEST(GroupTime, LargeMessagesGetTheBandwidthOfTheGroup) {

@@ -122,6 +122,15 @@ TEST(MeasuredFile, LineEndsAreThoseOfTheFile) {
   EXPECT_DOUBLE_EQ(network_link_of(read_cluster(text, "c.toml")).beta, 1.125e9);
 }
 
+TEST(MeasuredFile, EmptyLinesBeforeAllElseAreLines) {
+  const std::string before = "\n\n" + kCluster + "[[measured]]\nclass = \"10 GbE\"\nbeta_GBps = 1\n";
+  const std::string text = with(before, {figures("10 GbE", 21.5, 1.125)});
+  EXPECT_TRUE(text.starts_with("\n\n" + kCluster));
+  EXPECT_DOUBLE_EQ(network_link_of(read_cluster(text, "c.toml")).beta, 1.125e9);
+  EXPECT_TRUE(with("\n", {figures("10 GbE", 21.5, 1.125)}).starts_with("\n"));
+  EXPECT_FALSE(with("", {figures("10 GbE", 21.5, 1.125)}).empty());
+}
+
 TEST(MeasuredFile, WhatCouldBeLostIsRefusedWithTheTablesToPutIn) {
   const std::string list = "measured = [{ class = \"25 GbE\", beta_GBps = 2.5 }]\n" + kCluster;
   const std::string comment = kCluster + "[[measured]]\nclass = \"10 GbE\"\nsizes = [8, # smallest\n 16]\nbeta_GBps = 1\n";
@@ -138,6 +147,58 @@ TEST(MeasuredFile, WhatCouldBeLostIsRefusedWithTheTablesToPutIn) {
   // Values of an entry of a list can be changed where it stands.
   const std::string own = "measured = [{ class = \"10 GbE\", beta_GBps = 1.0 }] # mine\n" + kCluster;
   EXPECT_DOUBLE_EQ(network_link_of(read_cluster(with(own, {figures("10 GbE", 21.5, 1.125)}), "c.toml")).beta, 1.125e9);
+}
+
+TEST(MeasuredFile, HostileFilesAreChangedRightOrRefused) {
+  // Whatever comes back has been compared with what it must be; nothing else may come but an Error.
+  const std::string whole = kCluster +
+                            "[[measured]]\nclass = \"10 GbE\" # ü\nbeta_GBps = 1.0 # one\nsizes = [\n 8,\n 16 ]\n[[measured]]\nclass = "
+                            "\"10 GbE\"\nhosts = \"b\"\nbeta_GBps = 2.0\n";
+  const std::vector<std::string> words{"\xE2\x80\xA8",
+                                       "\xC2\x85",
+                                       "\xC2\xA0",
+                                       "\xEF\xBB\xBF",
+                                       "\r",
+                                       "\r\n",
+                                       "\"\"\"",
+                                       "[[measured]]\n",
+                                       "[measured.x]\n",
+                                       "#",
+                                       "\\",
+                                       "{",
+                                       "}",
+                                       "'",
+                                       "=",
+                                       "ü",
+                                       "1e999",
+                                       std::string(1, '\0')};
+  int changed = 0, refused = 0;
+  for (unsigned seed = 1; seed <= 4000; ++seed) {
+    std::mt19937 random(seed);
+    std::string text = whole;
+    for (unsigned times = 1 + random() % 3; times > 0; --times) {
+      const std::size_t at = random() % (text.size() + 1);
+      switch (random() % 4) {
+        case 0: text.insert(at, words[random() % words.size()]); break;
+        case 1: text.erase(at, random() % 12); break;
+        case 2: text.insert(at, text.substr(random() % text.size(), random() % 40)); break;
+        default: text.resize(at); break;
+      }
+      if (text.empty()) text = "\n";
+    }
+    try {
+      const std::string out = with(text, {figures("10 GbE", 21.5, 1.125), figures("shared memory", 1, 2)});
+      EXPECT_EQ(with(out, {figures("10 GbE", 21.5, 1.125), figures("shared memory", 1, 2)}), out) << "seed " << seed;
+      ++changed;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kBadInput) << "seed " << seed;
+      ++refused;
+    } catch (const std::exception& other) {
+      ADD_FAILURE() << "seed " << seed << ": " << other.what() << "\n" << text;
+    }
+  }
+  EXPECT_GT(changed, 100);
+  EXPECT_GT(refused, 100);
 }
 
 TEST(MeasuredFile, CommentsAndValuesOfRandomFilesSurvive) {

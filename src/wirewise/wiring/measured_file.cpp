@@ -70,11 +70,8 @@ class Editor {
                        "The file must be valid TOML.");
     }
     line_end_ = text_.find("\r\n") == std::string::npos ? "\n" : "\r\n";
-    for (std::size_t at = 0; at != std::string::npos; at = text_.find('\n', at)) {
-      if (at > 0) ++at;
-      lines_.push_back(at);
-      if (at == text_.size()) break;
-    }
+    lines_.push_back(0);
+    for (std::size_t at = text_.find('\n'); at != std::string::npos; at = text_.find('\n', at + 1)) lines_.push_back(at + 1);
   }
 
   std::string edit() {
