@@ -2,7 +2,10 @@
 #include "wirewise/base/rank_env.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -93,6 +96,31 @@ TEST(RankEnvironment, ReadsASlurmStep) {
   EXPECT_EQ(env.master_port,
             read_rank_environment(from(with(kStep, {{"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}}))).master_port);
   EXPECT_NE(env.master_port, read_rank_environment(from(with(kStep, {{"SLURM_STEP_ID", "1"}}))).master_port);
+}
+
+TEST(RankEnvironment, TasksOfAHostFileMeetOnItsFirstHost) {
+  // Slurm sorts the node list: with hosts 801, 869, 583, 752 in the file, rank 0 is on 801, and 583 stands first in the list.
+  std::string folder = (std::filesystem::temp_directory_path() / "wirewise-rank-env-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string file = folder + "/hosts";
+  const Set arbitrary = with(kStep, {{"SLURM_DISTRIBUTION", "arbitrary"}, {"SLURM_STEP_NODELIST", "n[583,752,801,869]"}, {"SLURM_HOSTFILE", file}});
+  const auto refusal = [&](const Set& set) {
+    try {
+      return read_rank_environment(from(set)).master_addr;
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_NE(refusal(arbitrary).find(file + " can't be read"), std::string::npos) << refusal(arbitrary);
+  EXPECT_NE(refusal(arbitrary).find("Set MASTER_ADDR"), std::string::npos);
+  EXPECT_EQ(refusal(with(arbitrary, {{"MASTER_ADDR", "n801"}})), "n801");
+  for (const char* text : {"n801\nn869\nn583\nn752\n", "# order\n\n  n801*2\r\nn583\n", "n[801,869]\nn583\n", "n801,n869\n"}) {
+    std::ofstream(file) << text;
+    EXPECT_EQ(refusal(arbitrary), "n801") << text;
+  }
+  EXPECT_EQ(refusal(with(arbitrary, {{"SLURM_DISTRIBUTION", "block"}})), "n583");
+  EXPECT_NE(refusal(with(arbitrary, {{"SLURM_HOSTFILE", ""}})).find("SLURM_HOSTFILE is not set"), std::string::npos);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(RankEnvironment, ReadsOpenMpi) {

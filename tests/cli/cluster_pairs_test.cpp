@@ -6,7 +6,9 @@
 #include <set>
 
 #include "cli/passing_communicator.h"
+#include "comm/host_device.h"
 #include "comm/ranks.h"
+#include "wirewise/base/error.h"
 #include "wirewise/cli/cluster_findings.h"
 
 namespace wirewise {
@@ -103,6 +105,42 @@ TEST(CheckPairs, ComparesEveryPairAndNamesTheOneThatChangesABit) {
       EXPECT_EQ(check.faults[0].wrong, 1U);
     }));
   }
+}
+
+TEST(CheckPairs, ComparesWhatLiesInTheMemoryOfDevices) {
+  for (const bool broken : {false, true}) {
+    testing::expect_no_errors(testing::run_threads(4, [&](Communicator& inner) {
+      testing::HostDevice device;  // whose copies come late
+      Corrupting over(inner, broken ? 2 : -1, broken ? 0 : -1);
+      const std::vector<int> host_of{0, 0, 0, 0};
+      const PairCheck check = check_pairs(inner, host_of, 1 << 12, 64, {&over, &device});
+      EXPECT_TRUE(check.on_device);
+      EXPECT_EQ(check.pairs, 6);
+      EXPECT_EQ(check.faults.size(), broken ? 1U : 0U);
+      if (broken && !check.faults.empty()) {
+        EXPECT_EQ(check.faults[0].from, 2);
+        EXPECT_EQ(check.faults[0].to, 0);
+      }
+      EXPECT_EQ(device.allocated, 0);  // given back
+    }));
+  }
+}
+
+TEST(CheckPairs, AFailedTransferNamesItsPair) {
+  testing::expect_no_errors(testing::run_threads(2, [&](Communicator& inner) {
+    struct Failing final : testing_support::PassingCommunicator {
+      using PassingCommunicator::PassingCommunicator;
+      Work recv(Buffer, std::size_t, int, int, CallOptions) override { throw Error(ErrorKind::kTimeout, "recv didn't end within 60000 ms.", "Look."); }
+    } over(inner);
+    testing::HostDevice device;
+    try {
+      (void)check_pairs(inner, std::vector<int>{0, 0}, 1 << 12, 64, {&over, &device});
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_NE(error.sentence().find("ranks 0 and 1"), std::string::npos) << error.sentence();
+    }
+    inner.abort("the test is over");
+  }));
 }
 
 ClusterProbe two_hosts_of_two() {

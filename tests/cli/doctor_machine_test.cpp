@@ -9,6 +9,7 @@
 
 #include "cli/program.h"
 #include "wiring/machine_tree.h"
+#include "wirewise/wiring/host_template.h"
 
 namespace wirewise {
 namespace {
@@ -246,6 +247,41 @@ TEST(DoctorCommand, ExplainsAnNcclLog) {
   EXPECT_NE(program.out().find("--shm-size=8g or --ipc=host"), std::string::npos);
   Program none({"doctor", "nccl", (tree.root() / "absent").string()});
   EXPECT_EQ(none.wait(), 2);
+}
+
+TEST(DoctorCommand, ComparesAnNcclLogWithAnotherSource) {
+  // The log of a virtual machine says PIX of every GPU; nvidia-smi says that half of them are on the other socket.
+  MachineTree tree;
+  std::string log;
+  for (int gpu = 0; gpu < 2; ++gpu) log += "gpu0:1" + std::to_string(gpu) + ":2 [" + std::to_string(gpu) + "] NCCL INFO CUDA Dev 0[" + std::to_string(gpu) + "], IB NIC distance :  PIX\n";
+  tree.write("log", log);
+  const auto topo = [&](const std::string& of_gpu1) {
+    tree.write("topo", "\tGPU0\tGPU1\tmlx5_0\tCPU Affinity\nGPU0\tX\tSYS\tPIX\t0-3\nGPU1\tSYS\tX\t" + of_gpu1 + "\t4-7\nmlx5_0\tPIX\t" + of_gpu1 + "\tX\t\n");
+    Program program({"doctor", "nccl", (tree.root() / "log").string(), "--from", (tree.root() / "topo").string()});
+    EXPECT_EQ(program.wait(), 0) << program.err();
+    return program.out();
+  };
+  const std::string differ = topo("SYS");
+  EXPECT_NE(differ.find("warning: NCCL and"), std::string::npos) << differ;
+  EXPECT_NE(differ.find("GPU1 on gpu0: PIX in the log, SYS in "), std::string::npos) << differ;
+  EXPECT_EQ(differ.find("GPU0 on"), std::string::npos) << differ;
+  tree.write("log", log + "gpu0:11:2 [1] NCCL INFO CUDA Dev 0[1], IB NIC distance :  SOC\n");
+  EXPECT_NE(topo("PIX").find("GPU1 on gpu0: SYS in the log, PIX in "), std::string::npos);
+  tree.write("log", log);
+  EXPECT_NE(topo("PIX").find("agree"), std::string::npos);
+  tree.write("log", "a:1:1 [0] NCCL INFO Channel 00 : 0[1a000] -> 1[1b000] via SHM/direct/direct\n");
+  EXPECT_NE(topo("PIX").find("say nothing about the same"), std::string::npos);
+}
+
+TEST(DoctorCommand, NamesTheGpuWhoseNvlinksDifferFromItsPeers) {
+  // One of eight has a single NVLink that leads nowhere known: its peers have 18 to the switch.
+  Wiring wiring = shipped_host("hgx-h100").wiring;
+  EXPECT_TRUE(check_wiring(wiring).empty()) << titles(check_wiring(wiring));
+  const int gpu = find_device(wiring, "GPU3", 0);
+  for (Link& link : wiring.links) {
+    if (link.kind == LinkKind::kNvlink && (link.from == gpu || link.to == gpu)) link.lanes = 1;
+  }
+  EXPECT_TRUE(has(check_wiring(wiring), Severity::kWarning, "GPU3: 1 NVLinks; the other 7: 18 NVLinks")) << titles(check_wiring(wiring));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 
 #include "comm/ranks.h"
 #include "wirewise/base/error.h"
+#include "wirewise/comm/cuda_library.h"
 
 namespace wirewise {
 namespace {
@@ -66,6 +67,62 @@ TEST(Join, TwoRanksOnOneDeviceAreNamedToAll) {
       EXPECT_TRUE(contains(result.output, kind(ErrorKind::kBadInput)) && contains(result.output, "rank 1 (") && contains(result.output, "rank 2 (") &&
                   contains(result.output, "cuda:1"))
           << result.output;
+    }
+  }
+}
+
+/// A device whose own collectives can't be reached: asking for them is how a test sees that nothing was refused before.
+struct OneOfSome final : Accelerator {
+  explicit OneOfSome(std::string address) : address_(std::move(address)) {}
+  int index() const noexcept override { return 0; }  // as CUDA_VISIBLE_DEVICES numbers it: 0 in every process
+  std::string describe() const override { return "a device"; }
+  std::string identity() const override { return address_; }
+  void* allocate(std::size_t) override { return nullptr; }
+  void free(void*) noexcept override {}
+  void pin(void*, std::size_t) override {}
+  void unpin(void*) noexcept override {}
+  std::unique_ptr<DeviceStream> make_stream() override { return nullptr; }
+  void make_current() override {}
+  void synchronize() override {}
+  std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store>, int, int, CommunicatorOptions) override { throw Error(ErrorKind::kFailed, "reached the device."); }
+  std::string address_;
+};
+
+TEST(Join, RanksOfOneHostWithOnePciAddressAreAllListedBeforeNcclMeets) {
+  // Ranks 1 and 3, and 2 and 5, have one GPU each pair, though each calls it number 0.
+  const std::vector<std::string> shared{"0000:1a:00.0", "0000:34:00.0", "0000:b1:00.0", "0000:34:00.0", "0000:3d:00.0", "0000:b1:00.0"};
+  for (const bool own : {false, true}) {
+    const TemporaryFolder folder;
+    const auto results = run_ranks(6, [&](int rank) {
+      CommunicatorOptions options;
+      options.timeout = 30s;
+      const auto device = std::make_shared<OneOfSome>(own ? "0000:" + std::to_string(10 + rank) + ":00.0" : shared[static_cast<std::size_t>(rank)]);
+      return kind_and_text([&] { static_cast<void>(join_device(device, CudaComm::kNccl, std::make_shared<FileStore>(folder.path() / "s"), rank, 6, options)); });
+    });
+    for (const RankResult& result : results) {
+      if (own) {
+        EXPECT_TRUE(contains(result.output, "reached the device")) << result.output;
+        continue;
+      }
+      EXPECT_TRUE(contains(result.output, kind(ErrorKind::kBadInput))) << result.output;
+      for (const char* part : {"rank 1 (", " and rank 3 (", "0000:34:00.0", "rank 2 (", " and rank 5 (", "0000:b1:00.0", "LOCAL_RANK"}) EXPECT_TRUE(contains(result.output, part)) << part << " in " << result.output;
+      for (const char* part : {"rank 0 (", "rank 4 (", "WIREWISE_HOST_ID"}) EXPECT_FALSE(contains(result.output, part)) << part << " in " << result.output;
+    }
+  }
+}
+
+TEST(Join, OnePciAddressOnTwoHostsIsTwoDevices) {
+  // "9 and 1 on 34000": two hosts that are taken for one are said to be the reason.
+  for (const bool apart : {true, false}) {
+    const TemporaryFolder folder;
+    const auto results = run_ranks(2, [&](int rank) {
+      ::setenv("WIREWISE_HOST_ID", apart && rank == 1 ? "host1" : "host0", 1);
+      CommunicatorOptions options;
+      options.timeout = 30s;
+      return kind_and_text([&] { static_cast<void>(join_device(std::make_shared<OneOfSome>("0000:34:00.0"), CudaComm::kNccl, std::make_shared<FileStore>(folder.path() / "s"), rank, 2, options)); });
+    });
+    for (const RankResult& result : results) {
+      EXPECT_TRUE(contains(result.output, apart ? "reached the device" : "WIREWISE_HOST_ID says wrongly")) << result.output;
     }
   }
 }

@@ -86,10 +86,30 @@ class PlaceSlurm(EndToEnd):
         # Data-parallel pairs of hosts lie under one leaf: n1 with n3, n2 with n4.
         self.assertEqual({frozenset(hosts[rank] for rank in range(first, first + 8)) for first in (0, 8)}, {frozenset({"n1", "n3"}), frozenset({"n2", "n4"})})
         self.assertIn("--switches=2", script.read_text())
-        ran = subprocess.run(["sh", str(script), "sh", "-c", 'echo "$SLURM_PROCID $SLURMD_NODENAME"'], capture_output=True, text=True, env=self.variables,
+        ran = subprocess.run(["sh", str(script), "sh", "-c", 'echo "$SLURM_PROCID $SLURMD_NODENAME $MASTER_ADDR"'], capture_output=True, text=True, env=self.variables,
                              timeout=DEADLINE, check=False)
         self.assertEqual(ran.returncode, 0, ran.stderr + self.log("slurmctld.log")[-3000:])
         self.assertEqual({int(line.split()[0]): line.split()[1] for line in ran.stdout.splitlines()}, hosts)
+        self.assertEqual({line.split()[2] for line in ran.stdout.splitlines()}, {hosts[0]})
+
+    def test_ranks_of_a_host_file_meet_where_rank_0_is(self):
+        self.start_nodes()
+        order = self.folder / "order"
+        order.write_text("n4\nn2\n")  # the step's node list is n[2,4]
+        told = self.folder / "told"
+        for file, named in ((order, "n4"), (self.folder / "gone", "MASTER_ADDR")):
+            # What each rank is to use is in the error of a rank that can't reach it: these names are known to Slurm alone.
+            script = f'mkdir -p {told}; "$@" > {told}/$SLURM_PROCID 2>&1; mv {order} {self.folder}/gone 2>/dev/null; true'
+            command = ["srun", "--distribution=arbitrary", "-N2", "-n2", "env", f"SLURM_HOSTFILE={file}", "sh", "-c", script, "sh", PROGRAM, "doctor", "cluster"]
+            if file != order:
+                order.write_text("n4\nn2\n")
+                (self.folder / "gone").unlink(missing_ok=True)
+            ran = subprocess.run(command, capture_output=True, text=True, env=self.variables | {"SLURM_HOSTFILE": str(order)}, timeout=DEADLINE, check=False)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            for rank in range(2):
+                said = (told / str(rank)).read_text()
+                self.assertIn(named, said)
+                self.assertNotIn("'n2'", said)
 
     def place(self):
         description = self.folder / "cluster.json"

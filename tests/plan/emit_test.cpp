@@ -119,7 +119,7 @@ TEST(EmitEnv, EachRankGetsItsGpuNicAndCpus) {
 
 TEST(EmitSlurm, GivesSrunItsHostFile) {
   const std::string printed = run_script(emit_slurm(two_hosts("node1", "END"), 1), "SLURM_HOSTFILE=", "hostname");
-  EXPECT_NE(printed.find("srun: --distribution=arbitrary --nodes=2 --ntasks=4 --switches=1 hostname\n"), std::string::npos) << printed;
+  EXPECT_NE(printed.find("srun: --distribution=arbitrary --kill-on-bad-exit=1 --nodes=2 --ntasks=4 --switches=1 hostname\n"), std::string::npos) << printed;
   EXPECT_NE(printed.find("\nnode1\nnode1\nEND\nEND\n"), std::string::npos) << printed;
   for (const char* evil : {"a b", "a,b", "n[1-2]", "$(x)", "a'b", "a\nb", "", "-n"}) {
     EXPECT_NE(refusal([&] { return emit_slurm_hostfile(two_hosts("node1", evil)); }).find("can't name the host"), std::string::npos) << evil;
@@ -182,6 +182,30 @@ TEST(EmitJobset, SlicesWhereLeavesHoldEquallyManyHosts) {
   EXPECT_NE(refusal([&] { return emit_jobset(places, options); }).find("63"), std::string::npos);
   options.name = "Capital";
   EXPECT_NE(refusal([&] { return emit_jobset(places, options); }).find("can't be named"), std::string::npos);
+}
+
+TEST(EmitJobset, RefusesNamesThatTheClusterWouldRefuse) {
+  const auto said = [&](auto change) {
+    JobsetOptions options;
+    change(options);
+    return refusal([&] { return emit_jobset(two_hosts(), options); });
+  };
+  for (const char* name : {"", "Capital", "1st", "-a", "a-", "a.b", "a b", "a$(b)", "a\"b"}) {
+    EXPECT_NE(said([&](JobsetOptions& options) { options.name = name; }).find("can't be named"), std::string::npos) << name;
+  }
+  // Pods are called NAME-hosts-0-1-abcde: 16 characters more, of 63.
+  EXPECT_EQ(said([](JobsetOptions& options) { options.name = std::string(47, 'a'); }), "accepted");
+  EXPECT_NE(said([](JobsetOptions& options) { options.name = std::string(48, 'a'); }).find("at most 47"), std::string::npos);
+  for (const char* queue : {"", "a b", "-a", "a/b", "q\"", "$(x)"}) {
+    EXPECT_NE(said([&](JobsetOptions& options) { options.queue = queue; }).find("LocalQueue"), std::string::npos) << queue;
+  }
+  for (const char* level : {"", "a b", "/x", "Upper.com/rack", "a..b/rack", "rack/", "a/b/c", "x\ny", "-x.com/rack"}) {
+    EXPECT_NE(said([&](JobsetOptions& options) { options.level = level; }).find("no node label"), std::string::npos) << level;
+  }
+  for (const char* level : {"rack", "topology.kubernetes.io/zone", "oci.oraclecloud.com/rdma.local_block_id"}) {
+    EXPECT_EQ(said([&](JobsetOptions& options) { options.level = level; }), "accepted") << level;
+  }
+  EXPECT_NE(said([](JobsetOptions& options) { options.image.clear(); }).find("--image"), std::string::npos);
 }
 
 TEST(RankPlaces, ShareOutTheCpusOfTheirNodeAndNameTheNearestNic) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 
 #include "wirewise/base/error.h"
@@ -128,6 +129,23 @@ int tasks_of_node(const std::string& text, int node) {
   throw malformed();
 }
 
+/// The host of rank 0 where a host file deals out the tasks: it needn't be the first of the node list, which is sorted.
+std::string first_host_of_file(const Reader& reader) {
+  const auto path = reader.text("SLURM_HOSTFILE");
+  if (path) {
+    std::ifstream file(*path);
+    for (std::string line; std::getline(file, line);) {
+      const auto begin = line.find_first_not_of(" \t\r");
+      if (begin == std::string::npos || line[begin] == '#') continue;
+      const std::string word = line.substr(begin, line.find_first_of(" \t\r*", begin) - begin);
+      if (const auto hosts = expand_node_list(word); !hosts.empty()) return hosts.front();
+    }
+  }
+  throw bad_input("the step's tasks are distributed by a host file, so rank 0 needn't be on the first host of the node list, and " +
+                      (path ? "SLURM_HOSTFILE=" + printable(*path) + " can't be read on this host." : std::string("SLURM_HOSTFILE is not set.")),
+                  "Set MASTER_ADDR to the first host of that file.");
+}
+
 RankEnvironment read_slurm(const Reader& reader) {
   RankEnvironment env;
   env.launcher = Launcher::kSlurm;
@@ -161,6 +179,8 @@ RankEnvironment read_slurm(const Reader& reader) {
     env.master_addr = *address;
   } else if (env.nodes == 1) {
     env.master_addr = "127.0.0.1";
+  } else if (reader.text("SLURM_DISTRIBUTION").value_or("").starts_with("arbitrary")) {
+    env.master_addr = first_host_of_file(reader);
   } else {
     const auto list = reader.has("SLURM_STEP_NODELIST") ? reader.text("SLURM_STEP_NODELIST") : reader.text("SLURM_JOB_NODELIST");
     const auto hosts = expand_node_list(list.value_or(""));

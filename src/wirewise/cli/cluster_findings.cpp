@@ -98,7 +98,8 @@ class Judge {
           inside ? fmt::format("Data from rank {} to rank {} on host {} comes wrong.", from.rank, to.rank, to.host_name)
                  : fmt::format("Data from rank {} on host {} to rank {} on host {} comes wrong.", from.rank, from.host_name, to.rank, to.host_name),
           fmt::format("{} bytes differ from what was sent.", fault.wrong),
-          inside ? "Take the host out; check its memory and its PCIe devices (edac-util, dmesg, wirewise doctor as root)."
+          inside && probe_.pairs.on_device ? "Set NCCL_P2P_DISABLE=1 there, which is slow but right, and turn ACS and the IOMMU off (wirewise doctor as root); a driver patched for peer-to-peer isn't to be trusted."
+          : inside ? "Take the host out; check its memory and its PCIe devices (edac-util, dmesg, wirewise doctor as root)."
                  : "Take both hosts out; check cables, NICs and memory (ethtool -S, edac-util).");
     }
   }

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <string>
+
+#include "wirewise/base/error.h"
 
 namespace wirewise {
 namespace {
@@ -15,19 +19,36 @@ int spread(int step, int steps, int all) { return static_cast<int>(static_cast<s
 
 class Exchange {
  public:
-  Exchange(Communicator& communicator, Bytes bytes) : communicator_(communicator), words_(std::max<std::size_t>(static_cast<std::size_t>(bytes) / sizeof(std::uint64_t), 1)), data_(words_) {}
+  Exchange(Communicator& communicator, Bytes bytes, const PairDevice& on)
+      : communicator_(communicator), over_(on.communicator != nullptr ? *on.communicator : communicator), device_(on.device),
+        words_(std::max<std::size_t>(static_cast<std::size_t>(bytes) / sizeof(std::uint64_t), 1)), data_(words_), memory_(data_.data()) {
+    if (device_ == nullptr) return;
+    stream_ = device_->make_stream();
+    memory_ = device_->allocate(words_ * sizeof(std::uint64_t));
+  }
+  ~Exchange() {
+    if (device_ != nullptr) device_->free(memory_);
+  }
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
 
   void send(int to, std::uint64_t seed) {
     for (std::size_t word = 0; word < words_; ++word) data_[word] = pattern(seed, word);
+    to_device();
     // The receiver's place must be ready and cleared: a message that is lost must not look like the one before.
     communicator_.recv({&nothing_, DType::kUInt8}, 0, to, kReadyTag).wait();
-    communicator_.send({data_.data(), DType::kInt64}, words_, to, kPatternTag).wait();
+    over_.send({memory_, DType::kInt64}, words_, to, kPatternTag).wait();
+    settle();
   }
 
   std::uint64_t receive(int from, std::uint64_t seed) {
     std::fill(data_.begin(), data_.end(), 0);
+    to_device();
     communicator_.send({&nothing_, DType::kUInt8}, 0, from, kReadyTag).wait();
-    communicator_.recv({data_.data(), DType::kInt64}, words_, from, kPatternTag).wait();
+    over_.recv({memory_, DType::kInt64}, words_, from, kPatternTag).wait();
+    if (device_ != nullptr) stream_->follow_current();
+    if (device_ != nullptr) stream_->copy_to_host(data_.data(), memory_, words_ * sizeof(std::uint64_t));
+    settle();
     std::uint64_t wrong = 0;
     for (std::size_t word = 0; word < words_; ++word) {
       for (std::uint64_t differs = data_[word] ^ pattern(seed, word); differs != 0; differs >>= 8) wrong += (differs & 0xff) != 0 ? 1 : 0;
@@ -36,9 +57,25 @@ class Exchange {
   }
 
  private:
+  void to_device() {
+    if (device_ == nullptr) return;
+    stream_->copy_to_device(memory_, data_.data(), words_ * sizeof(std::uint64_t));
+    settle();
+  }
+  /// Waits for what was queued; a transfer that hangs ends with its communicator's deadline.
+  void settle() {
+    if (device_ == nullptr) return;
+    stream_->follow_current();
+    for (const auto event = stream_->record(); !event->passed();) over_.progress();
+  }
+
   Communicator& communicator_;
+  Communicator& over_;
+  Accelerator* device_;
   std::size_t words_;
   std::vector<std::uint64_t> data_;
+  void* memory_;
+  std::unique_ptr<DeviceStream> stream_;
   std::byte nothing_{};
 };
 
@@ -104,11 +141,12 @@ std::vector<std::vector<int>> pair_rounds(std::span<const int> host_of_rank, int
   return rounds;
 }
 
-PairCheck check_pairs(Communicator& communicator, std::span<const int> host_of_rank, Bytes bytes, int most_rounds) {
+PairCheck check_pairs(Communicator& communicator, std::span<const int> host_of_rank, Bytes bytes, int most_rounds, const PairDevice& on) {
   PairCheck check;
+  check.on_device = on.device != nullptr;
   const auto ranks = static_cast<std::int64_t>(host_of_rank.size());
   check.possible = ranks * (ranks - 1) / 2;
-  Exchange exchange(communicator, bytes);
+  Exchange exchange(communicator, bytes, on);
   const int self = communicator.rank();
   std::uint64_t number = 0;
   std::vector<std::uint64_t> found(host_of_rank.size());
@@ -117,9 +155,13 @@ PairCheck check_pairs(Communicator& communicator, std::span<const int> host_of_r
     const int partner = partners[static_cast<std::size_t>(self)];
     std::uint64_t wrong = 0;
     if (partner != -1) {
-      if (self < partner) exchange.send(partner, round + static_cast<std::uint64_t>(self));
-      wrong = exchange.receive(partner, round + static_cast<std::uint64_t>(partner));
-      if (self > partner) exchange.send(partner, round + static_cast<std::uint64_t>(self));
+      try {
+        if (self < partner) exchange.send(partner, round + static_cast<std::uint64_t>(self));
+        wrong = exchange.receive(partner, round + static_cast<std::uint64_t>(partner));
+        if (self > partner) exchange.send(partner, round + static_cast<std::uint64_t>(self));
+      } catch (const Error& error) {
+        throw Error(error.kind(), "between ranks " + std::to_string(std::min(self, partner)) + " and " + std::to_string(std::max(self, partner)) + " data didn't pass: " + error.sentence(), error.remedy());
+      }
     }
     communicator.all_gather({&wrong, DType::kUInt8}, {found.data(), DType::kUInt8}, sizeof wrong).wait();
     for (std::size_t rank = 0; rank < found.size(); ++rank) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "wirewise/base/units.h"
+#include "wirewise/comm/accelerator.h"
 #include "wirewise/comm/communicator.h"
 
 namespace wirewise {
@@ -19,6 +20,7 @@ struct PairFault {
 struct PairCheck {
   std::int64_t pairs = 0;     // that exchanged data, both ways
   std::int64_t possible = 0;  // of so many ranks
+  bool on_device = false;     // the data lay in devices' memory
   std::vector<PairFault> faults;
 };
 
@@ -32,7 +34,14 @@ struct PairCheck {
 /// The word at place `word` of the pattern that is sent under `seed`.
 [[nodiscard]] inline std::uint64_t pattern(std::uint64_t seed, std::size_t word) noexcept { return (seed + word) * 0x9e3779b97f4a7c15ULL; }
 
-/// Collective; all ranks get the same. Each pair sends one message of `bytes` each way, and compares every byte.
-[[nodiscard]] PairCheck check_pairs(Communicator& communicator, std::span<const int> host_of_rank, Bytes bytes, int most_rounds);
+/// Where the data lies that pairs send: in a device's memory, over a communicator of its own. Empty: in the host's.
+struct PairDevice {
+  Communicator* communicator = nullptr;
+  Accelerator* device = nullptr;
+};
+
+/// Collective; all ranks get the same. Each pair sends one message of `bytes` each way, and compares every byte. Throws what a failed transfer
+/// throws, naming the pair.
+[[nodiscard]] PairCheck check_pairs(Communicator& communicator, std::span<const int> host_of_rank, Bytes bytes, int most_rounds, const PairDevice& on = {});
 
 }  // namespace wirewise

@@ -246,7 +246,7 @@ ClusterProbe probe_cluster(Communicator& communicator, const ProbeOptions& optio
   probe.links = measure_links(communicator, first_rank, options);
   std::vector<int> host_of_rank;
   for (const RankProbe& rank : probe.ranks) host_of_rank.push_back(rank.host);
-  probe.pairs = check_pairs(communicator, host_of_rank, options.pair_message, kMostRounds);
+  probe.pairs = check_pairs(communicator, host_of_rank, options.pair_message, kMostRounds, options.pairs_on);
   return probe;
 }
 

@@ -45,6 +45,7 @@ struct ProbeOptions {
   int messages = 3;           // of a pair and direction
   int rounds = 0;             // of pairs of hosts; 0: until each has met each, at most 64
   Bytes pair_message = 1 << 20;  // of a pair of ranks, whose data alone counts
+  PairDevice pairs_on;           // where that data lies
 };
 
 /// Collective; all ranks get the same. Ranks that share a machine and outnumber its cores measure themselves one after the other, others

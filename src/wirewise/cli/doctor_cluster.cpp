@@ -1,6 +1,7 @@
 // `wirewise doctor cluster`: which node is slow. Runs as the ranks of a job (srun, torchrun, mpirun, wirewise launch), or starts ranks on
 // this host.
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <filesystem>
 #include <fmt/format.h>
 #include <iostream>
@@ -18,16 +19,19 @@
 #include "wirewise/cli/cluster_probe.h"
 #include "wirewise/cli/doctor.h"
 #include "wirewise/cli/launcher.h"
+#include "wirewise/comm/cuda_library.h"
 
 namespace wirewise {
 namespace {
 
 constexpr int kConfirmations = 1;
+constexpr std::chrono::milliseconds kPatience{std::chrono::minutes(1)};  // with a pair of devices whose transfer hangs
 
 struct Arguments {
   int ranks = 0;
   int rounds = 0;
   double threshold = 0.25;
+  std::string device = "cpu";
   bool json = false;
 };
 
@@ -64,6 +68,17 @@ int run_rank(const Arguments& arguments, const RankEnvironment& environment) {
   const auto communicator = make_communicator(bench::meet_ranks(environment), environment.rank, environment.ranks, options);
   ProbeOptions probing;
   probing.rounds = arguments.rounds;
+  std::shared_ptr<Accelerator> device;
+  std::unique_ptr<Communicator> of_device;
+  if (arguments.device == "cuda") {
+    device = open_cuda_device(environment.local_rank, environment.local_ranks, CudaComm::kNccl);
+    device->make_current();
+    CommunicatorOptions of_pairs;
+    of_pairs.name = "doctor/device";
+    of_pairs.timeout = kPatience;
+    of_device = join_device(device, CudaComm::kNccl, bench::meet_ranks(environment), environment.rank, environment.ranks, of_pairs);
+    probing.pairs_on = {of_device.get(), device.get()};
+  }
   ClusterProbe probe = probe_cluster(*communicator, probing);
   ClusterFindings judged = judge_cluster(probe, arguments.threshold);
   // What is slow once may have been disturbed; what is slow, is slow again. All ranks judge alike.
@@ -94,6 +109,7 @@ int run(const Arguments& arguments) {
   LaunchOptions options;
   options.command = {std::filesystem::read_symlink("/proc/self/exe").string(), "doctor", "cluster", "--threshold=" + fmt::format("{}", arguments.threshold),
                      "--rounds=" + std::to_string(arguments.rounds)};
+  if (arguments.device != "cpu") options.command.push_back("--device=" + arguments.device);
   if (arguments.json) options.command.emplace_back("--json");
   options.ranks = options.local_ranks = arguments.ranks;
   return launch(options);
@@ -107,6 +123,7 @@ void register_doctor_cluster(CLI::App& doctor, int& exit) {
   command->add_option("--ranks", arguments->ranks, "Ranks to start on this host, where no launcher did")->check(CLI::Range(1, 1 << 20));
   command->add_option("--rounds", arguments->rounds, "Rounds of pairs of hosts (0: each meets each, at most 64)")->check(CLI::Range(0, 1 << 20));
   command->add_option("--threshold", arguments->threshold, "How far below the median is slow, as a share")->capture_default_str();
+  command->add_option("--device", arguments->device, "Where the data lies that pairs of ranks compare: cpu, or cuda (a GPU a rank, over NCCL)")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
   command->add_flag("--json", arguments->json, "Lines of JSON: what was measured, then the findings");
   command->footer("A rank exits with 1 where something is wrong with its own host, else with 0; so does the job as a whole.");
   command->callback([arguments, &exit] { exit = run(*arguments); });

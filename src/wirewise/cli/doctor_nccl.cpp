@@ -302,7 +302,7 @@ std::string read_all(const std::string& path) {
 }
 
 struct Arguments {
-  std::string log;
+  std::string log, from;
   bool json = false;
 };
 
@@ -314,11 +314,16 @@ void register_doctor_nccl(CLI::App& doctor, int& exit) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = doctor.add_subcommand("nccl", "What NCCL uses between each pair of ranks, and what looks wrong, from a log with NCCL_DEBUG=INFO");
   command->add_option("log", arguments->log, "The log; those of several hosts may be joined in one file")->required();
+  command->add_option("--from", arguments->from, "What else describes the machine (nvidia-smi topo -m, NCCL's XML …): where the log disagrees with it");
   command->add_flag("--json", arguments->json, "A line of JSON for each communicator, and one for the findings");
   command->callback([arguments, &exit] {
     const NcclLog log = read_nccl_log(read_all(arguments->log), arguments->log);
     if (arguments->json) print_communicators(log);
-    const std::vector<Finding> findings = diagnose_nccl(log);
+    std::vector<Finding> findings = diagnose_nccl(log);
+    if (!arguments->from.empty()) {
+      for (Finding& finding : compare_nccl(log, read_wiring_file(arguments->from).wiring, arguments->from)) findings.push_back(std::move(finding));
+      sort_findings(findings);
+    }
     print_findings(findings, arguments->json, "The log says nothing about connections: take it with NCCL_DEBUG=INFO.");
     exit = exit_code_of(findings);
   });

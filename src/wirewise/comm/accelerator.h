@@ -40,6 +40,8 @@ class Accelerator {
   [[nodiscard]] virtual int index() const noexcept = 0;
   /// "NVIDIA H200, 139 GiB".
   [[nodiscard]] virtual std::string describe() const = 0;
+  /// Equal for the same device in all processes of a host, whichever number they give it: its PCI address. Empty: not known.
+  [[nodiscard]] virtual std::string identity() const { return {}; }
 
   /// Memory of the device, from the allocator that tensors use too. Throws Failed when there is not enough.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;

@@ -64,15 +64,29 @@ Card read_card(const std::string& text, int rank) {
 
 /// Two ranks with one device would wait for each other on it, or share its memory without knowing.
 void refuse_shared_devices(const Cards& cards) {
-  std::map<std::pair<std::string, std::string>, int> taken;
+  constexpr std::size_t kMostNamed = 8;
+  std::map<std::pair<std::string, std::string>, std::vector<int>> holders;
   for (int r = 0; r < cards.size(); ++r) {
     const Card& card = cards.of(r);
-    if (card.device.empty()) continue;
-    const auto [first, fresh] = taken.emplace(std::pair(card.host_id, card.device), r);
-    if (fresh) continue;
-    throw bad_input("rendezvous: " + cards.who(first->second) + " and " + cards.who(r) + " have one device, " + printable(card.device) + ".",
-                    "Give each rank a device of its own, by its local rank.");
+    if (!card.device.empty()) holders[{card.host_id, card.device}].push_back(r);
   }
+  std::vector<std::string> shared;
+  bool given = false;
+  for (const auto& [device, ranks] : holders) {
+    if (ranks.size() < 2) continue;
+    std::vector<std::string> names;
+    for (const int r : ranks) names.push_back(cards.who(r));
+    const std::string last = names.back();
+    names.pop_back();
+    shared.push_back(join(names, ", ") + " and " + last + " have one device, " + printable(device.second));
+    given = given || device.first.starts_with("given:");
+  }
+  if (shared.empty()) return;
+  const std::size_t more = shared.size() - std::min(shared.size(), kMostNamed);
+  shared.resize(shared.size() - more);
+  throw bad_input("rendezvous: " + join(shared, "; ") + (more > 0 ? "; and so on, " + std::to_string(more) + " more" : "") + ".",
+                  std::string("Give each rank a device of its own, by its local rank (LOCAL_RANK).") +
+                      (given ? " If they are on different hosts, WIREWISE_HOST_ID says wrongly that they are on one." : ""));
 }
 
 std::string list_of(const std::vector<int>& ranks) {

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "wirewise/base/text.h"
+#include "wirewise/comm/cards.h"
 #include "wirewise/comm/staged_communicator.h"
 
 namespace wirewise {
@@ -131,9 +132,24 @@ std::shared_ptr<Accelerator> open_cuda_device(int local_rank, int local_ranks, C
   }
 }
 
+namespace {
+
+/// NCCL would say that a bus number is there twice, or wait for ever: here all ranks are told, with hosts and processes.
+void require_own_devices(const Accelerator& device, const std::shared_ptr<Store>& store, int rank, int size, const CommunicatorOptions& options) {
+  comm::Card card = comm::make_card(size);
+  card.device = device.identity();
+  PrefixStore own(options.name + "/devices/", store);
+  (void)comm::exchange_cards(own, rank, std::move(card), options.timeout, options.name);
+}
+
+}  // namespace
+
 std::unique_ptr<Communicator> join_device(const std::shared_ptr<Accelerator>& device, CudaComm comm, std::shared_ptr<Store> store, int rank, int size,
                                           CommunicatorOptions options) {
-  if (comm == CudaComm::kNccl) return device->make_communicator(std::move(store), rank, size, std::move(options));
+  if (comm == CudaComm::kNccl) {
+    if (size > 1) require_own_devices(*device, store, rank, size, options);
+    return device->make_communicator(std::move(store), rank, size, std::move(options));
+  }
   auto host = size == 1 ? std::move(make_thread_communicators(1, options).front()) : make_communicator(std::move(store), rank, size, options);
   return make_staged_communicator(std::move(host), device, std::move(options));
 }

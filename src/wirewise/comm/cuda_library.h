@@ -40,7 +40,7 @@ class CudaLibrary {
 };
 
 /// Changes whenever an interface changes that crosses the library's border: accelerator.h, communicator.h, operation.h, store.h, error.h.
-inline constexpr std::uint32_t kCudaLibraryAbi = 1;
+inline constexpr std::uint32_t kCudaLibraryAbi = 2;
 /// The entry point's name and type. Null when the library was built of another Wirewise or interface; `theirs` then says which.
 inline constexpr const char* kCudaLibraryEntry = "wirewise_cuda_library";
 using CudaLibraryEntry = CudaLibrary* (*)(std::uint32_t abi, const char* version, const char** theirs);
@@ -58,7 +58,8 @@ using CudaLibraryEntry = CudaLibrary* (*)(std::uint32_t abi, const char* version
 /// The device of local rank `local_rank`: with NCCL its own, staged one in turn. Loads the library; throws bad input with the reason.
 [[nodiscard]] std::shared_ptr<Accelerator> open_cuda_device(int local_rank, int local_ranks, CudaComm comm);
 
-/// A communicator of all ranks for the memory of `device`. Collective over the store's ranks; one rank needs no store.
+/// A communicator of all ranks for the memory of `device`. Collective over the store's ranks; one rank needs no store. Throws bad input, listing
+/// them, where NCCL is to join ranks of one host that have the same device.
 [[nodiscard]] std::unique_ptr<Communicator> join_device(const std::shared_ptr<Accelerator>& device, CudaComm comm, std::shared_ptr<Store> store, int rank,
                                                         int size, CommunicatorOptions options);
 

@@ -8,6 +8,8 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
+
 #include "wirewise/base/error.h"
 #include "wirewise/base/units.h"
 #include "wirewise/cuda/nccl_communicator.h"
@@ -68,6 +70,12 @@ class CudaDevice final : public Accelerator {
   [[nodiscard]] int index() const noexcept override { return index_; }
   [[nodiscard]] std::string describe() const override {
     return std::string(properties_.name) + ", " + format_bytes(properties_.totalGlobalMem);
+  }
+
+  [[nodiscard]] std::string identity() const override {
+    std::array<char, 32> address{};
+    check(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), index_), "say the device's PCI address");
+    return address.data();
   }
 
   [[nodiscard]] void* allocate(std::size_t bytes) override {

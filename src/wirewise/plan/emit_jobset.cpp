@@ -13,6 +13,42 @@ namespace {
 
 constexpr std::size_t kLongestLabel = 63;
 
+bool is_small(char c) { return c >= 'a' && c <= 'z'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter_or_digit(char c) { return is_small(c) || (c >= 'A' && c <= 'Z') || is_digit(c); }
+
+/// What a label may be set to, but empty: such names reach the scheduler as labels.
+bool is_label_value(std::string_view text) {
+  if (text.empty() || text.size() > kLongestLabel || !is_letter_or_digit(text.front()) || !is_letter_or_digit(text.back())) return false;
+  return std::all_of(text.begin(), text.end(), [](char c) { return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+/// "name" or "prefix/name", the prefix a DNS name.
+bool is_label_key(std::string_view text) {
+  const auto slash = text.find('/');
+  if (slash == std::string_view::npos) return is_label_value(text);
+  constexpr std::size_t kLongestPrefix = 253;
+  const std::string prefix(text.substr(0, slash));
+  if (prefix.empty() || prefix.size() > kLongestPrefix || !is_label_value(text.substr(slash + 1))) return false;
+  for (const std::string& part : split(prefix, '.')) {
+    const auto dns = [](char c) { return is_small(c) || is_digit(c) || c == '-'; };
+    if (part.empty() || part.front() == '-' || part.back() == '-' || !std::all_of(part.begin(), part.end(), dns)) return false;
+  }
+  return true;
+}
+
+/// The names of its jobs and pods are made of a JobSet's own, and must be labels of DNS (RFC 1035) with all that is added: the controller
+/// refuses others.
+void require_jobset_name(const std::string& name, std::size_t pods) {
+  const std::size_t added = ("-hosts-0-" + std::to_string(pods - 1) + "-abcde").size();
+  const bool fits = !name.empty() && is_small(name.front()) && name.back() != '-' &&
+                    std::all_of(name.begin(), name.end(), [](char c) { return is_small(c) || is_digit(c) || c == '-'; });
+  if (!fits) throw bad_input("a JobSet can't be named " + printable(name) + ".", "Use small letters, digits and dashes, a letter first.");
+  if (name.size() + added <= kLongestLabel) return;
+  throw bad_input("the JobSet's name " + name + " is too long: the names of its pods would be longer than 63 characters.",
+                  "Use at most " + std::to_string(kLongestLabel - added) + " characters.");
+}
+
 /// How many neighbouring hosts always lie under one leaf; 0: not known.
 std::size_t hosts_of_slice(const std::vector<int>& leaf_of_node) {
   std::map<int, std::size_t> hosts;
@@ -45,13 +81,16 @@ std::string annotations(const JobsetOptions& options, std::size_t nodes) {
 }  // namespace
 
 std::string emit_jobset(std::span<const RankPlace> places, const JobsetOptions& options) {
-  const auto dns = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
-  if (options.name.empty() || options.name.size() > kLongestLabel || !std::all_of(options.name.begin(), options.name.end(), dns) || options.name.front() == '-' ||
-      options.name.back() == '-') {
-    throw bad_input("a JobSet can't be named " + printable(options.name) + ".", "Use small letters, digits and dashes.");
-  }
   std::map<int, std::vector<const RankPlace*>> nodes;
   for (const RankPlace& place : places) nodes[place.node].push_back(&place);
+  require_jobset_name(options.name, nodes.size());
+  if (!is_label_value(options.queue)) {
+    throw bad_input("a LocalQueue can't be named " + printable(options.queue) + ".", "Use at most 63 letters, digits, dots, dashes and underscores, letters or digits at both ends.");
+  }
+  if (!is_label_key(options.level)) {
+    throw bad_input(printable(options.level) + " is no node label.", "Write it as Kubernetes does: cloud.provider.com/topology-rack.");
+  }
+  if (options.image.empty()) throw bad_input("the JobSet's containers have no image.", "Give --image.");
   const std::size_t each = nodes.begin()->second.size();
   std::string hosts;
   for (const auto& [node, ranks] : nodes) {

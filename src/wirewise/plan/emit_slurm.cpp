@@ -29,8 +29,10 @@ std::string emit_slurm(std::span<const RankPlace> places, int switches) {
       emit_slurm_hostfile(places) +
       "END OF HOSTS\n"
       "SLURM_HOSTFILE=\"$file\"\n"
-      "export SLURM_HOSTFILE\n";
-  text += "srun --distribution=arbitrary --nodes=" + std::to_string(nodes.size()) + " --ntasks=" + std::to_string(places.size());  // --nodelist would take the file's place
+      "export SLURM_HOSTFILE\n"
+      "MASTER_ADDR=${MASTER_ADDR:-" + places.front().host + "}  # the host of rank 0; Slurm's own lists are sorted\n"
+      "export MASTER_ADDR\n";
+  text += "srun --distribution=arbitrary --kill-on-bad-exit=1 --nodes=" + std::to_string(nodes.size()) + " --ntasks=" + std::to_string(places.size());  // --nodelist would take the file's place
   if (switches > 0) text += " --switches=" + std::to_string(switches);
   return text + " \"$@\"\n";
 }

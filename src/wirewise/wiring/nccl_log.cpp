@@ -182,6 +182,8 @@ class Reader {
       std::string value = line.text.substr(set + 23);
       if (!value.empty() && value.back() == '.') value.pop_back();
       log_.settings[line.text.substr(0, set)] = value;
+    } else if (first == "CUDA" && words.size() > 6 && line.text.find(" NIC distance :") != std::string::npos) {
+      distance(line, words);
     } else if (line.text.find("GPU Direct RDMA Enabled") != std::string::npos || line.text.find("GPU Direct RDMA enabled") != std::string::npos) {
       log_.gdr_enabled = true;
     } else if (line.text.find("GPU Direct RDMA Disabled") != std::string::npos) {
@@ -191,6 +193,19 @@ class Reader {
     } else if (words.size() >= 8 && words[3] == "->" && words[4] == "Algo" && words[6] == "proto" && log_.algorithms.size() < 1000) {
       log_.algorithms.insert(first.substr(0, first.find(':')) + " " + words[5] + " " + words[7]);
     }
+  }
+
+  /// "CUDA Dev 0[3], IB NIC distance :  PIX SOC".
+  void distance(const NcclLine& line, const std::vector<std::string>& words) {
+    std::string number = words[2];
+    if (number.back() == ',') number.pop_back();
+    const auto device = end_of(number);
+    const auto nvml = device && !device->bus.empty() ? small_number(device->bus) : std::nullopt;
+    const auto colon = std::find(words.begin(), words.end(), ":");
+    if (!device || colon == words.end()) return cut(line);
+    NcclNicDistance said{line.host, nvml.value_or(device->rank), {colon + 1, words.end()}};
+    if (said.ways.empty() || log_.nic_distances.size() >= kMostWarnings) return;
+    if (std::find(log_.nic_distances.begin(), log_.nic_distances.end(), said) == log_.nic_distances.end()) log_.nic_distances.push_back(std::move(said));
   }
 
   void warn(const NcclLine& line) {

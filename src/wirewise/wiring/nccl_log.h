@@ -44,6 +44,14 @@ struct NcclWarning {
   int count = 1;                  // of the same text
 };
 
+/// What a rank of an old version says of its GPU's NICs, nearest or not, in the order it numbers them.
+struct NcclNicDistance {
+  std::string host;
+  int device = -1;                // as NVML numbers it
+  std::vector<std::string> ways;  // "PIX", "SOC"
+  bool operator==(const NcclNicDistance&) const = default;
+};
+
 struct NcclLog {
   std::vector<std::string> versions;  // "2.7.8+cuda10.2", each once
   std::vector<NcclCommunicator> communicators;
@@ -51,6 +59,7 @@ struct NcclLog {
   std::map<std::string, std::string> settings;   // "NCCL_SHM_DISABLE set by environment to 1."
   std::map<std::string, std::string> networks;   // host: "IB", "Socket"
   std::map<std::string, std::string> ib_devices; // host: "hfi1_2:1/IB, hfi1_0:1/IB"
+  std::vector<NcclNicDistance> nic_distances;    // each once
   std::set<std::string> algorithms;              // "AllReduce RING SIMPLE"
   bool gdr_enabled = false, gdr_disabled = false, dmabuf = false;
   std::vector<std::pair<std::string, std::string>> ras;  // what `ncclras` reports: name and value
