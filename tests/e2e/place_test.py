@@ -91,9 +91,10 @@ class PlaceSlurm(EndToEnd):
         self.assertEqual(ran.returncode, 0, ran.stderr + self.log("slurmctld.log")[-3000:])
         self.assertEqual({int(line.split()[0]): line.split()[1] for line in ran.stdout.splitlines()}, hosts)
         self.assertEqual({line.split()[2] for line in ran.stdout.splitlines()}, {hosts[0]})
+        self.meet_by_host_file()
 
-    def test_ranks_of_a_host_file_meet_where_rank_0_is(self):
-        self.start_nodes()
+    def meet_by_host_file(self):
+        """Ranks of any host file meet where rank 0 is, or say why they can't know."""
         order = self.folder / "order"
         order.write_text("n4\nn2\n")  # the step's node list is n[2,4]
         told = self.folder / "told"
