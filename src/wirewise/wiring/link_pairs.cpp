@@ -114,11 +114,12 @@ Wiring wire_spots(std::span<const RankSpot> spots) {
     std::string name = first.host_name.empty() ? "host" : first.host_name;
     for (int number = 2; !taken.insert(name).second; ++number)
       name = (first.host_name.empty() ? "host" : first.host_name) + "-" + std::to_string(number);
+    const int own = host;  // clang 14 captures no structured binding
     const auto add = [&](DeviceKind kind, std::string of, int numa) {
       Device device;
       device.name = std::move(of);
       device.kind = kind;
-      device.host = host;
+      device.host = own;
       device.numa = numa;
       return add_device(wiring, std::move(device));
     };
