@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/error_text.h"
 #include "comm/ranks.h"
 #include "wirewise/base/error.h"
 #include "wirewise/comm/cuda_library.h"
@@ -23,19 +24,6 @@ namespace {
 
 using namespace wirewise::testing;
 using namespace std::chrono_literals;
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-std::string kind_and_text(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return std::to_string(static_cast<int>(error.kind())) + " " + error.what();
-  }
-  return "no error";
-}
-
-std::string kind(ErrorKind kind) { return std::to_string(static_cast<int>(kind)) + " "; }
 
 TEST(Join, AStoreOfAnEarlierRunIsNamedWithWhatToDo) {
   const TemporaryFolder folder;

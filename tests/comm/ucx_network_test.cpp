@@ -1,21 +1,16 @@
-// The network over UCX: order, matching, every size, truncation, death, cancelling, waking. Over the loopback interface, where its
+// The network over UCX: order, matching, every size, truncation, waking. Over the loopback interface, where its
 // shared-memory transports would come into play if they weren't excluded; that they are is counted in ucx_namespace_test.cpp.
 #include "wirewise/comm/ucx_network.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <future>
-#include <limits>
-#include <numeric>
 #include <thread>
 
-#include "comm/ranks.h"
-#include "comm/wires.h"
+#include "comm/ucx_ranks.h"
 #include "wirewise/base/error.h"
-#include "wirewise/comm/ucx_settings.h"
 
 namespace wirewise {
 namespace {
@@ -25,42 +20,12 @@ using comm::Network;
 using comm::Transfer;
 using testing::Board;
 using testing::finish;
-using testing::join_network;
 using testing::loopback;
 using testing::pattern;
 using testing::run_ranks;
-using testing::Shared;
+using testing::UcxNetwork;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-
-class UcxNetwork : public ::testing::Test {
- protected:
-  void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "UCX isn't built for the thread sanitizer";
-#else
-    // Asked in a child: ranks are forked, and UCX must not have started its threads before.
-    const auto asked = run_ranks(1, [](int) { return comm::why_no_ucx(); });
-    if (!asked[0].output.empty()) GTEST_SKIP() << asked[0].output;
-#endif
-  }
-
-  /// Runs body(network, rank, board) in `ranks` processes; every one must end well, save `mortal`.
-  void run(int ranks, const std::function<void(Network&, int, Board&)>& body, int mortal = -1) {
-    const Shared<Board> board;
-    const auto results = run_ranks(ranks, [&](int rank) {
-      const auto network = join_network(*board, rank, ranks, loopback());
-      body(*network, rank, *board);
-      return std::string();
-    });
-    for (int rank = 0; rank < ranks; ++rank) {
-      if (rank == mortal) continue;
-      const auto& result = results[static_cast<std::size_t>(rank)];
-      EXPECT_TRUE(result.ok()) << "rank " << rank << ": exit " << result.exit_code << " signal " << result.signal
-                               << (result.late ? " late " : " ") << result.output;
-    }
-  }
-};
 
 TEST_F(UcxNetwork, MovesEverySizeUnchanged) {
   const std::vector<std::size_t> sizes = {0,    1,    7,     8,     63,     64,      1000,          4096,    8191,
@@ -207,174 +172,6 @@ TEST_F(UcxNetwork, ATagAboveTheMostIsRefused) {
   });
 }
 
-// A peer dies while a large message is under way; while a receive waits that nobody will meet; and before anything was sent.
-TEST_F(UcxNetwork, APeersDeathFailsItsTransfers) {
-  for (const std::string phase : {"sending", "receiving", "mid-message", "idle"}) {
-    const Shared<std::atomic<std::int64_t>> died;
-    run(
-        2,
-        [&](Network& network, int rank, Board& board) {
-          constexpr std::size_t kBytes = 256 << 20;
-          std::vector<unsigned char> memory(kBytes);
-          if (rank == 1) {
-            std::unique_ptr<Transfer> transfer;
-            char token = 1;
-            if (phase != "idle") finish(network, *network.send(0, 1, &token, 1));
-            if (phase == "mid-message") {
-              transfer = network.recv(0, 2, memory.data(), kBytes);
-              const auto end = Clock::now() + 20s;
-              while (memory[1 << 20] == 0 && Clock::now() < end) network.progress();  // its first bytes are here
-            }
-            board.barrier(1, 2);
-            *died = Clock::now().time_since_epoch().count();
-            ::kill(::getpid(), SIGKILL);
-          }
-          std::fill(memory.begin(), memory.end(), 1);
-          char token = 0;
-          if (phase != "idle") finish(network, *network.recv(1, 1, &token, 1));
-          std::unique_ptr<Transfer> transfer;
-          if (phase == "sending" || phase == "mid-message") transfer = network.send(1, 2, memory.data(), kBytes);
-          if (phase == "receiving") transfer = network.recv(1, 2, memory.data(), kBytes);
-          ++board.arrived;
-          while (board.arrived < 2) network.progress();
-          if (phase == "idle") {
-            const auto end = Clock::now() + 20s;
-            while (*died == 0 && Clock::now() < end) std::this_thread::sleep_for(1ms);
-            transfer = network.recv(1, 2, memory.data(), 8);
-          }
-          try {
-            finish(network, *transfer);
-            ADD_FAILURE() << phase << ": the transfer with a dead rank went well";
-          } catch (const Error& error) {
-            EXPECT_EQ(error.kind(), ErrorKind::kPeerLost) << phase << ": " << error.what();
-            EXPECT_NE(error.sentence().find("rank 1"), std::string::npos) << error.what();
-          }
-          EXPECT_THROW((void)transfer->done(), Error);  // as often as it is asked
-          // Later transfers fail too, and at once.
-          EXPECT_THROW(finish(network, *network.send(1, 3, &token, 1)), Error);
-          EXPECT_THROW(finish(network, *network.recv(1, 3, &token, 1)), Error);
-        },
-        1);
-  }
-}
-
-TEST_F(UcxNetwork, WhatADeadPeerHadSentIsStillReceived) {
-  run(
-      2,
-      [&](Network& network, int rank, Board& board) {
-        int value = 41;
-        if (rank == 1) {
-          finish(network, *network.send(0, 1, &value, sizeof value));
-          finish(network, *network.send(0, 2, &value, sizeof value));
-          int got = 0;
-          finish(network, *network.recv(0, 3, &got, sizeof got));
-          board.put(1, "gone");
-          ::kill(::getpid(), SIGKILL);
-        }
-        int got = 0;
-        finish(network, *network.recv(1, 1, &got, sizeof got));
-        const auto send = network.send(1, 3, &got, sizeof got);
-        finish(network, *send);
-        // Wait for the death by a receive that never comes, then ask for the message that did.
-        EXPECT_THROW(finish(network, *network.recv(1, 9, &got, sizeof got)), Error);
-        got = 0;
-        finish(network, *network.recv(1, 2, &got, sizeof got));
-        EXPECT_EQ(got, 41);
-      },
-      1);
-}
-
-TEST_F(UcxNetwork, AReceiveThatIsLetGoTakesNothing) {
-  run(2, [&](Network& network, int rank, Board& board) {
-    int value = 7;
-    if (rank == 0) {
-      board.barrier(1, 2);
-      finish(network, *network.send(1, 1, &value, sizeof value));
-      finish(network, *network.recv(1, 2, &value, sizeof value));
-      return;
-    }
-    int untouched = -1;
-    { const auto unwanted = network.recv(0, 1, &untouched, sizeof untouched); }
-    { const auto unwanted = network.recv(kAnyPeer, 1, &untouched, sizeof untouched); }
-    board.barrier(1, 2);
-    int got = 0;
-    finish(network, *network.recv(0, 1, &got, sizeof got));
-    EXPECT_EQ(got, 7);
-    EXPECT_EQ(untouched, -1);
-    finish(network, *network.send(0, 2, &value, sizeof value));
-  });
-}
-
-// A send that nobody receives is let go, its memory unmapped: nothing may read it afterwards.
-TEST_F(UcxNetwork, ASendThatIsLetGoLeavesItsMemoryAlone) {
-  run(2, [&](Network& network, int rank, Board& board) {
-    constexpr std::size_t kBytes = 64 << 20;
-    char token = 0;
-    if (rank == 0) {
-      finish(network, *network.recv(1, 1, &token, 1));
-      void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      ASSERT_NE(memory, MAP_FAILED);
-      std::memset(memory, 1, kBytes);
-      {
-        const auto send = network.send(1, 2, memory, kBytes);
-        for (int i = 0; i < 100; ++i) network.progress();
-        EXPECT_FALSE(send->done());
-      }
-      ::munmap(memory, kBytes);
-      try {
-        finish(network, *network.send(1, 3, &token, 1));
-        ADD_FAILURE() << "a connection that was broken off still sends";
-      } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::kFailed) << error.what();
-      }
-      board.barrier(1, 2);
-      return;
-    }
-    finish(network, *network.send(0, 1, &token, 1));
-    board.arrived++;
-    std::vector<unsigned char> memory(kBytes);
-    while (board.arrived < 2) network.progress();
-    EXPECT_THROW(finish(network, *network.recv(0, 2, memory.data(), kBytes)), Error);
-  });
-}
-
-TEST_F(UcxNetwork, ClosingEndsWhatIsInFlight) {
-  run(2, [&](Network&, int rank, Board& board) {
-    // A second network, so that it can be closed here.
-    board.barrier(1, 2);
-    board.slots[0].length = 0;
-    board.slots[1].length = 0;
-    board.barrier(2, 2);
-    auto network = join_network(board, rank, 2, loopback());
-    char token = 0;
-    const auto waiting = network->recv(1 - rank, 1, &token, 1);
-    const auto any = network->recv(kAnyPeer, 2, &token, 1);
-    network.reset();
-    EXPECT_THROW((void)waiting->done(), Error);
-    EXPECT_THROW((void)any->done(), Error);
-  });
-}
-
-// Sends that are done arrive although their network is closed at once.
-TEST_F(UcxNetwork, WhatWasSentArrivesAfterTheSenderClosed) {
-  run(2, [&](Network& network, int rank, Board&) {
-    constexpr int kMessages = 2000;
-    std::vector<int> values(kMessages);
-    std::iota(values.begin(), values.end(), 0);
-    if (rank == 0) {
-      std::vector<std::unique_ptr<Transfer>> sends;
-      for (int& value : values) sends.push_back(network.send(1, 1, &value, sizeof value));
-      for (const auto& send : sends) finish(network, *send);
-      return;
-    }
-    for (const int value : values) {
-      int got = -1;
-      finish(network, *network.recv(0, 1, &got, sizeof got));
-      ASSERT_EQ(got, value);
-    }
-  });
-}
-
 TEST_F(UcxNetwork, WakesASleeper) {
   run(1, [&](Network& network, int, Board&) {
     auto sleeper = std::async(std::launch::async, [&] { network.sleep(60s); });
@@ -477,55 +274,6 @@ TEST_F(UcxNetwork, LeavesSignalsAndEnvironmentAlone) {
   });
   EXPECT_TRUE(results[0].ok()) << results[0].output;
   EXPECT_TRUE(results[0].output.starts_with("1.")) << results[0].output;
-}
-
-TEST(UcxSettings, SharedMemoryIsExcludedWhateverTheUserSays) {
-  EXPECT_EQ(comm::without_shared_memory(""), "^sm");
-  EXPECT_EQ(comm::without_shared_memory("all"), "^sm");
-  EXPECT_EQ(comm::without_shared_memory("^ud"), "^ud,sm");
-  EXPECT_EQ(comm::without_shared_memory("tcp"), "tcp");
-  EXPECT_EQ(comm::without_shared_memory("tcp,sm,self"), "tcp,self");
-  EXPECT_EQ(comm::without_shared_memory("posix,sysv,rc_x,cma,\\knem,xpmem"), "rc_x");
-  EXPECT_EQ(comm::without_shared_memory("sm,all"), "^sm");
-  EXPECT_THROW((void)comm::without_shared_memory("sm,self"), Error);
-}
-
-TEST(UcxSettings, TheUsersVariablesWin) {
-  const auto value = [](const std::vector<std::pair<std::string, std::string>>& settings, const std::string& name) {
-    for (const auto& [key, text] : settings) {
-      if (key == name) return text;
-    }
-    return std::string("unset");
-  };
-  const comm::NetworkInterface interface { "eth1", "10.0.0.1", "", {"mlx5_1:1"}, false };
-  const auto none = comm::ucx_settings(interface, [](const char*) -> const char* { return nullptr; });
-  EXPECT_EQ(value(none, "TLS"), "^sm");
-  EXPECT_EQ(value(none, "NET_DEVICES"), "mlx5_1:1,eth1");
-  comm::NetworkInterface rdma = interface;
-  rdma.rdma_only = true;
-  EXPECT_EQ(value(comm::ucx_settings(rdma, [](const char*) -> const char* { return nullptr; }), "NET_DEVICES"), "mlx5_1:1");
-  const auto own = comm::ucx_settings(interface, [](const char* name) -> const char* {
-    return std::string_view(name) == "UCX_NET_DEVICES" ? "eth7" : std::string_view(name) == "UCX_TLS" ? "sm,tcp" : nullptr;
-  });
-  EXPECT_EQ(value(own, "TLS"), "tcp");
-  EXPECT_EQ(value(own, "NET_DEVICES"), "unset");
-}
-
-TEST(UcxSettings, SocketsTakeLongPiecesWhereNothingButTcpIsThere) {
-  const auto value = [](const comm::NetworkInterface& interface, const std::string& name, const char* set) {
-    for (const auto& [key, text] : comm::ucx_settings(interface, [&](const char* variable) { return "UCX_" + name == variable ? set : nullptr; })) {
-      if (key == name) return text;
-    }
-    return std::string("unset");
-  };
-  const comm::NetworkInterface tcp{"eth1", "10.0.0.1", "", {}, false};
-  const comm::NetworkInterface both{"eth1", "10.0.0.1", "", {"mlx5_1:1"}, false};
-  for (const char* const name : {"TCP_TX_SEG_SIZE", "TCP_RX_SEG_SIZE"}) {
-    EXPECT_EQ(value(tcp, name, nullptr), "128k");
-    EXPECT_EQ(value(tcp, name, "8k"), "unset") << "UCX reads the user's own";
-    // UCX complains of settings for a transport that it doesn't use.
-    EXPECT_EQ(value(both, name, nullptr), "unset");
-  }
 }
 
 }  // namespace
