@@ -128,7 +128,7 @@ std::string every_operation(Communicator& comm, bool shared) {
 }
 
 void run(bool shared, bool across_hosts) {
-  if (std::getenv("WIREWISE_FULL") == nullptr) GTEST_SKIP() << "WIREWISE_FULL=1 runs it";
+  if (std::getenv("WIREWISE_FULL") == nullptr) GTEST_SKIP() << "WIREWISE_FULL=1 runs it (10 GiB of memory)";
   if (available_memory() < kNeeded) GTEST_SKIP() << "needs 10 GiB of free memory";
   if (const std::string why = across_hosts ? comm::why_no_ucx() : ""; !why.empty()) GTEST_SKIP() << why;
   const TemporaryFolder folder;
