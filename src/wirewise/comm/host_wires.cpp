@@ -47,8 +47,8 @@ std::pair<ChannelAddress, std::string> read(const std::string& card, int rank) {
 /// Where the network can't reach a rank, it may be since that died a moment ago: then its channel says so soon.
 void refuse_death(Channels& channels, const Acquaintance& known) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::milliseconds kSearchTime{200};
-  for (const auto end = Clock::now() + kSearchTime; Clock::now() < end; std::this_thread::sleep_for(kSearchTime / 40)) {
+  constexpr std::chrono::milliseconds kSearchTime{1000};
+  for (const auto end = Clock::now() + kSearchTime; Clock::now() < end; std::this_thread::sleep_for(kSearchTime / 200)) {
     const std::vector<int> dead = channels.dead();
     if (dead.empty()) continue;
     throw Error(ErrorKind::kPeerLost, known.name(dead.front()) + " died, or its host can't be reached, while the ranks of several hosts connected.",

@@ -11,7 +11,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kBetweenLooks{100};
 constexpr std::chrono::milliseconds kDeathGrace{200};  // who ends with an error has left it in the store, and that counts
-constexpr std::chrono::milliseconds kSearchTime{600};  // in which another rank that notices a death has told of it
+constexpr std::chrono::milliseconds kSearchTime{1500};  // in which another rank that notices a death has told of it
 constexpr std::chrono::seconds kReadTime{5};
 
 /// A kind's number, the sentence and the remedy, a line each.
@@ -72,7 +72,7 @@ std::optional<Error> MeetingWatch::verdict(const Error& found) {
 
 Error MeetingWatch::first_cause(const Error& found) noexcept {
   // Only what can be a consequence of another rank's end.
-  if (found.kind() != ErrorKind::kPeerLost && found.kind() != ErrorKind::kFailed) return found;
+  if (connected_ || (found.kind() != ErrorKind::kPeerLost && found.kind() != ErrorKind::kFailed)) return found;
   try {
     for (const auto end = Clock::now() + kSearchTime; Clock::now() < end; std::this_thread::sleep_for(kBetweenLooks / 5)) look_after();
   } catch (const Error& first) {

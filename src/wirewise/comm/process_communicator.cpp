@@ -91,8 +91,11 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store> store, in
     return end->connect(rank, hosts, ends, cards.deadline, known);
   });
   watch->connected();
-  return std::make_unique<comm::SpanningCommunicator>(hosts, rank, std::move(identities), std::move(local), std::move(wires), make_end,
-                                                      comm::FlightTicket{std::move(flight), std::move(job_ranks)}, options, options.timeout, nullptr, watch);
+  // Others may still be connecting: they look into the store for why that fails.
+  return tell([&] {
+    return std::make_unique<comm::SpanningCommunicator>(hosts, rank, std::move(identities), std::move(local), std::move(wires), make_end,
+                                                        comm::FlightTicket{std::move(flight), std::move(job_ranks)}, options, options.timeout, nullptr, watch);
+  });
 }
 
 }  // namespace wirewise
