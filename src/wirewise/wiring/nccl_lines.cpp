@@ -53,11 +53,10 @@ NcclLine parse(std::string_view text, const Mark& mark, std::size_t end, int num
   for (const Word& word : words_of(head)) {
     const std::string& one = word.text;
     const bool bracketed = one.size() > 2 && one.front() == '[' && one.back() == ']';
-    if (line.host.empty()) {
-      read_prefix(one, line);
-    } else if (const auto device = bracketed ? parse_integer(std::string_view(one).substr(1, one.size() - 2)) : std::nullopt; device && *device >= 0 && *device < 4096) {
+    if (line.host.empty() && read_prefix(one, line)) continue;
+    if (const auto device = bracketed ? parse_integer(std::string_view(one).substr(1, one.size() - 2)) : std::nullopt; device && *device >= 0 && *device < 4096) {
       line.device = static_cast<int>(*device);
-    } else if (!bracketed && one.find(':') != std::string::npos) {
+    } else if (!line.host.empty() && !bracketed && one.find(':') != std::string::npos) {
       line.place = one;
     }
   }

@@ -5,17 +5,76 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include "wirewise/base/nearest.h"
 #include "wirewise/base/text.h"
 #include "wirewise/wiring/cluster_file.h"
+#include "wirewise/wiring/pasted.h"
 #include "wirewise/wiring/text_lines.h"
 
 namespace wirewise {
 namespace {
 
 constexpr std::size_t kMostBytes = 64 << 20;
+constexpr std::size_t kMostPasted = 4 << 20;  // what is larger nobody pasted
+
+/// Outputs that people take for wiring: what they are, and what to give in their place.
+struct Known {
+  std::string_view sign, what, remedy;
+};
+constexpr Known kUnread[] = {
+    {" NCCL INFO ", "this is a log of NCCL.", "Read it with wirewise doctor nccl."},
+    {" NCCL WARN ", "this is a log of NCCL.", "Read it with wirewise doctor nccl."},
+    {"ROCm System Management Interface", "this is rocm-smi's output, which isn't read.", "Dump RCCL's topology with NCCL_TOPO_DUMP_FILE=topo.xml and give that."},
+    {"ROCM-SMI", "this is rocm-smi's output, which isn't read.", "Dump RCCL's topology with NCCL_TOPO_DUMP_FILE=topo.xml and give that."},
+    {"==>  ", "this is a list of ports that isn't read (ibdev2netdev).", "Give what ibstat or ibv_devinfo -v prints."},
+    {" ==> ", "this is a list of ports that isn't read (ibdev2netdev).", "Give what ibstat or ibv_devinfo -v prints."},
+    {")==>", "this is iblinkinfo's output, which isn't read.", "Give what ibnetdiscover prints."},
+    {"GPU Link Info", "this is nvidia-smi -q, which isn't read.", "Give what nvidia-smi topo -m prints, or nvidia-smi --query-gpu=index,name,pci.bus_id,memory.total --format=csv."},
+    {"NVIDIA-SMI ", "this is nvidia-smi's table, which says nothing of wires.", "Give what nvidia-smi topo -m prints."},
+    {"<topology", "this is hwloc's XML, which isn't read.", "On that machine wirewise topo --json prints what hwloc sees and more."},
+    {"NUMANode L#", "this is lstopo's output, which isn't read.", "On that machine wirewise topo --json prints what hwloc sees and more."},
+    {"GPU Topology Information", "this is dcgmi's output, which isn't read.", "Give what nvidia-smi topo -m prints."},
+    {"[P2P (Peer-to-Peer) GPU Bandwidth", "this is p2pBandwidthLatencyTest's output, which isn't read.", "Give what nvidia-smi topo -m prints."},
+};
+
+Reading read_as(Format format, std::string_view text, std::string_view file) {
+  switch (format) {
+    case Format::kNvidiaTopo: return read_nvidia_topo(text, file);
+    case Format::kNcclXml: return read_nccl_xml(text, file);
+    case Format::kJson: return read_json(text, file);
+    case Format::kClusterToml: return read_cluster(text, file);
+    case Format::kSlurmConf: return read_slurm_conf(text, file);
+    case Format::kIbstat: return read_ibstat(text, file);
+    case Format::kIbvDevinfo: return read_ibv_devinfo(text, file);
+    case Format::kNodeList: return read_node_list(text, file);
+    case Format::kSlurmYaml: return read_slurm_yaml(text, file);
+    case Format::kIbnetdiscover: return read_ibnetdiscover(text, file);
+    case Format::kNcclTests: return read_nccl_tests(text, file);
+    case Format::kNvlinkStatus: return read_nvlink_status(text, file);
+    case Format::kNvidiaList: return read_nvidia_list(text, file);
+    case Format::kNumactl: return read_numactl(text, file);
+    case Format::kLscpu: return read_lscpu(text, file);
+    case Format::kNvidiaQuery: return read_nvidia_query(text, file);
+    default: break;
+  }
+  throw unreadable(file, 0, 0, "this format can't be read yet.");
+}
+
+/// Marks a reading as partial where a line stands for others ("...").
+void note_gaps(std::string_view text, Reading& reading) {
+  for (const TextLine& line : text_lines(text)) {
+    if (!is_gap(line.text)) continue;
+    const bool noted = std::any_of(reading.notes.begin(), reading.notes.end(), [&](const Note& note) { return note.line == line.number; });
+    if (!noted) reading.notes.push_back({line.number, 0, "lines are left out here."});
+    reading.partial = true;
+  }
+}
+
+/// Whether a list of hosts has more than bare words, which any prose has.
+bool clearly_hosts(std::string_view text) { return text.find_first_of("[=") != std::string_view::npos; }
 
 }  // namespace
 
@@ -47,30 +106,38 @@ Format recognise(std::string_view text, std::string_view file) {
   if (looks_like_lscpu(lines)) return Format::kLscpu;
   if (looks_like_nvidia_query(lines)) return Format::kNvidiaQuery;
   if (looks_like_node_list(lines)) return Format::kNodeList;  // almost any word is a host's name: last
+  for (const TextLine& line : lines) {
+    for (const Known& known : kUnread) {
+      const std::size_t at = line.text.find(known.sign);
+      if (at != std::string::npos) throw unreadable(file, line.number, line.column[at], std::string(known.what), std::string(known.remedy));
+    }
+  }
   throw unreadable(file, 0, 0, "this is none of the formats that are known.", "See wirewise topo --help for them.");
 }
 
-Reading read_wiring(std::string_view text, std::string_view file) {
-  switch (recognise(text, file)) {
-    case Format::kNvidiaTopo: return read_nvidia_topo(text, file);
-    case Format::kNcclXml: return read_nccl_xml(text, file);
-    case Format::kJson: return read_json(text, file);
-    case Format::kClusterToml: return read_cluster(text, file);
-    case Format::kSlurmConf: return read_slurm_conf(text, file);
-    case Format::kIbstat: return read_ibstat(text, file);
-    case Format::kIbvDevinfo: return read_ibv_devinfo(text, file);
-    case Format::kNodeList: return read_node_list(text, file);
-    case Format::kSlurmYaml: return read_slurm_yaml(text, file);
-    case Format::kIbnetdiscover: return read_ibnetdiscover(text, file);
-    case Format::kNcclTests: return read_nccl_tests(text, file);
-    case Format::kNvlinkStatus: return read_nvlink_status(text, file);
-    case Format::kNvidiaList: return read_nvidia_list(text, file);
-    case Format::kNumactl: return read_numactl(text, file);
-    case Format::kLscpu: return read_lscpu(text, file);
-    case Format::kNvidiaQuery: return read_nvidia_query(text, file);
-    default: break;
+Reading read_wiring(std::string_view given, std::string_view file) {
+  const std::string text = utf8_of(given);
+  std::optional<Format> format;
+  try {
+    format = recognise(text, file);
+    Reading reading = read_as(*format, text, file);
+    note_gaps(text, reading);
+    return reading;
+  } catch (const Error& as_it_is) {
+    if (text.size() > kMostPasted) throw;
+    const std::string bare = unpasted(text);
+    if (bare == text) throw;
+    try {
+      format = recognise(bare, file);
+    } catch (const Error&) {
+      throw as_it_is;
+    }
+    if (*format == Format::kNodeList && !clearly_hosts(bare)) throw as_it_is;
+    Reading reading = read_as(*format, bare, file);
+    reading.notes.push_back({0, 0, "marks of quoting, commands and text round the output were left out."});
+    note_gaps(bare, reading);
+    return reading;
   }
-  throw unreadable(file, 0, 0, "this format can't be read yet.");
 }
 
 Reading read_wiring_file(const std::string& path) {

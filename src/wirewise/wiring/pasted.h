@@ -1,0 +1,20 @@
+// Texts as people pass them on: quoted in mails, copied out of issue trackers and shells, prefixed by launchers and log collectors.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace wirewise {
+
+/// A text that Windows shells wrote as UTF-16, in UTF-8; any other as it is.
+[[nodiscard]] std::string utf8_of(std::string_view text);
+
+/// The text without what stands round the output that it shows: prose before and behind fences (```), the fences, commands with their prompts,
+/// marks of quoting (">", a diff's "+"), the bars of Markdown tables, a time or a label that (nearly) every line begins with, HTML's entities.
+/// All of it becomes blanks, so that lines and columns stay what they were (but for those behind an entity). Equal to `text` where there is none.
+[[nodiscard]] std::string unpasted(std::string_view text);
+
+/// Whether a line says that others were left out: "...", "[…]".
+[[nodiscard]] bool is_gap(std::string_view line);
+
+}  // namespace wirewise
