@@ -32,6 +32,35 @@ TEST(ReadNcclTests, LabelsAndColumnsOfAnyAge) {
   EXPECT_THROW((void)read_nccl_tests_table("nothing here\n", "t"), Error);
 }
 
+TEST(ReadNcclTests, MillisecondsOfEarlyTests) {
+  const std::string head = "# Using devices\n#   Rank  0 on box device  0 [0x01] X\n#   Rank  1 on box device  1 [0x02] X\n#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res\n";
+  const std::string line = "    20000000       5000000   float     sum    2.000  10.00  10.00    0e+00    2.500   8.00   8.00    0e+00\n";
+  const auto early = read_nccl_tests_table(head + line, "t");
+  ASSERT_EQ(early.rows.size(), 2U);
+  EXPECT_EQ(early.rows[0].time_us, 2000);  // 20 MB at 10 GB/s
+  EXPECT_EQ(early.rows[1].time_us, 2500);
+  EXPECT_EQ(early.rows[0].ranks, 2);
+  EXPECT_TRUE(noted(early, "milliseconds"));
+  // Without figures that tell, the head does.
+  EXPECT_EQ(read_nccl_tests_table(head + "8 2 float sum 0.010 0.00 0.00 0e+00 0.011 0.00 0.00 0e+00\n", "t").rows[0].time_us, 10);
+  const auto late = read_nccl_tests_table("20000000 5000000 float sum -1 2000.0 10.00 10.00 0 2500.0 8.00 8.00 0\n", "t");
+  EXPECT_EQ(late.rows[0].time_us, 2000);
+}
+
+TEST(ReadNcclTests, RowsAndRemarksThatLostOrGainedAHash) {
+  const auto gained = read_nccl_tests_table("#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n#  4096 1024 float sum 10.0 0.41 0.41 0e+00 10.0 0.41 0.41 0e+00\n", "t");
+  ASSERT_EQ(gained.rows.size(), 2U);
+  EXPECT_EQ(gained.rows[0].bytes, 4096U);
+  const auto lost = read_nccl_tests_table(
+      " nThread 1 nGpus 2 minBytes 8 maxBytes 8 step: 2(factor)\n Using devices\n  Rank  0 Group  0 Pid 17 on box device  0 [0x00] X\n  Rank  1 Group  0 Pid 17 on box device  1 [0x01] X\n"
+      "       size         count    type   time   algbw   busbw #wrong\n 4096 1024 float sum -1 10.0 0.41 0.41 0 10.0 0.41 0.41 0\n Out of bounds values : 3 FAILED\n Avg bus bandwidth : 0.41\n",
+      "t");
+  ASSERT_EQ(lost.rows.size(), 2U);
+  EXPECT_EQ(lost.rows[0].ranks, 2);
+  EXPECT_TRUE(noted(lost, "results were wrong: 3 FAILED"));
+  EXPECT_TRUE(std::any_of(lost.reading.facts.begin(), lost.reading.facts.end(), [](const Fact& fact) { return fact.name == "average bus bandwidth" && fact.value == "0.41 GB/s"; }));
+}
+
 TEST(ReadNcclTests, TheFieldsTables) {
   if (field::files("nccltests").empty()) GTEST_SKIP() << "../shared/field isn't here";
   const auto rows_only = table_of("8gpu-reduce_scatter-like-nccltests128-rows-only.txt");

@@ -31,6 +31,7 @@ class Line {
     if (word.front() == '-' || word.find('=') != std::string_view::npos) {  // ssh would read an option
       return fault(fmt::format("{} is no host's name.", printable(word.substr(0, 80))), "Write a line a host: node1 slots=2.");
     }
+    if (word.find(',') != std::string_view::npos && word.find(':') != std::string_view::npos && word.find('[') == std::string_view::npos) return parse_list(word, hosts);
     const std::size_t colon = word.find(':');
     if (colon != std::string_view::npos && word.find(':', colon + 1) == std::string_view::npos) {  // two make an address of IPv6
       const auto slots = slots_of(word.substr(colon + 1));
@@ -43,6 +44,10 @@ class Line {
     while (!(word = next()).empty()) {
       const std::size_t equals = word.find('=');
       const std::string_view key = word.substr(0, equals);
+      if ((key == "ifhn" || key == "binding") && equals != std::string_view::npos && equals + 1 < word.size()) {
+        host.others += (host.others.empty() ? "" : " ") + std::string(word);
+        continue;
+      }
       const bool most = key == "max_slots" || key == "max-slots";
       const bool again = most ? host.most_slots > 0 : host.slots_given;
       if ((key != "slots" && !most) || equals == std::string_view::npos || again) {
@@ -59,6 +64,30 @@ class Line {
   }
 
  private:
+  /// "node1:8,node2:8".
+  std::optional<HostFileFault> parse_list(std::string_view list, std::vector<HostLine>& hosts) {
+    const int column = column_;
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const std::size_t end = std::min(list.find(',', begin), list.size());
+      const std::string_view one = list.substr(begin, end - begin);
+      const std::size_t colon = one.find(':');
+      const auto slots = colon == std::string_view::npos ? std::nullopt : slots_of(one.substr(colon + 1));
+      column_ = column + static_cast<int>(begin);
+      if (!slots || colon == 0) return fault(fmt::format("{} is no host with a number of ranks.", printable(one.substr(0, 80))), "Write node1:2,node2:2.");
+      HostLine host;
+      host.name = one.substr(0, colon);
+      host.slots = *slots;
+      host.slots_given = true;
+      host.line = number_;
+      host.column = column_;
+      hosts.push_back(std::move(host));
+      begin = end + 1;
+    }
+    const std::string_view rest = next();
+    if (!rest.empty()) return fault(fmt::format("{} after a list of hosts.", printable(rest.substr(0, 80))), "Write the list alone on its line.");
+    return std::nullopt;
+  }
+
   std::string_view next() {
     const std::size_t begin = std::min(text_.find_first_not_of(kBlanks, at_), text_.size());
     at_ = std::min(text_.find_first_of(kBlanks, begin), text_.size());

@@ -1,4 +1,5 @@
-// Files that name a job's hosts, a line each, as Open MPI ("node1 slots=8"), DeepSpeed (the same), MPICH ("node1:8") and schedulers (the name
+// Files that name a job's hosts, a line each, as Open MPI ("node1 slots=8"), DeepSpeed (the same), MPICH ("node1:8"), horovodrun
+// ("node1:8,node2:8") and schedulers (the name
 // alone) write them; # begins a comment.
 #pragma once
 
@@ -14,6 +15,7 @@ struct HostLine {
   int slots = 1;           // ranks that it may hold
   bool slots_given = false;
   int most_slots = 0;      // Open MPI's max_slots; 0: not given
+  std::string others;      // MPICH's "binding=user:0,1 ifhn=ib0"; empty: none
   int line = 0, column = 0;
 };
 

@@ -21,6 +21,7 @@ std::vector<HostSlots> parse_hosts(std::string_view text, const std::string& fil
   std::vector<HostSlots> hosts;
   for (const HostLine& line : lines) {
     if (line.most_slots > 0) throw refuse(line.line, fmt::format("max_slots={} after the host's name.", line.most_slots), "Only slots=N, the host's number of ranks, may stand there.");
+    if (!line.others.empty()) throw refuse(line.line, fmt::format("{} after the host's name.", printable(line.others.substr(0, 80))), "Only slots=N, the host's number of ranks, may stand there.");
     if (std::any_of(hosts.begin(), hosts.end(), [&](const HostSlots& other) { return other.name == line.name; })) {
       throw refuse(line.line, printable(line.name) + " stands there twice.", "Give it one line, with slots=N.");
     }

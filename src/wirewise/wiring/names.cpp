@@ -50,6 +50,7 @@ std::string_view name_of(Format format) noexcept {
     case Format::kSlurmConf: return "Slurm topology.conf";
     case Format::kSlurmYaml: return "Slurm topology.yaml";
     case Format::kNodeList: return "node list";
+    case Format::kSlurmNodes: return "Slurm nodes";
     case Format::kIbstat: return "ibstat";
     case Format::kIbvDevinfo: return "ibv_devinfo";
     case Format::kIbnetdiscover: return "ibnetdiscover";

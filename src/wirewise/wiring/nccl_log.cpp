@@ -2,6 +2,7 @@
 #include "wirewise/wiring/nccl_log.h"
 
 #include <algorithm>
+#include <deque>
 #include <cstdlib>
 #include <optional>
 #include <tuple>
@@ -58,6 +59,7 @@ class Reader {
     for (const TextLine& line : lines) {
       for (const NcclLine& part : nccl_lines(line, hosts_)) {
         if (part.level.empty()) plain(part.text, line.number);
+        else if (part.text.empty() && part.level == "INFO") broken_off_.push_back(part);
         else message(part);
       }
       if (!line.ended && line.text.find("NCCL") != std::string::npos) note(line.number, "the file ends in the middle of this line.", true);
@@ -91,6 +93,13 @@ class Reader {
   void plain(const std::string& text, int line) {
     version(text);
     const std::string_view bare = trimmed(text);
+    if (!broken_off_.empty() && bare.size() > 8 && (bare.starts_with("Ring ") || bare.starts_with("Channel ") || bare.starts_with("Trees "))) {
+      NcclLine whole = std::move(broken_off_.front());  // its prefix was written, then another process came between
+      broken_off_.pop_front();
+      whole.number = line;
+      whole.text = bare;
+      return message(whole);
+    }
     if (bare == "... (cut)" || bare.find("(cut)") != std::string_view::npos) note(line, "lines are left out here.", true);
     if (bare == "Job summary" || bare.starts_with("Communicators...")) ras_section_ = bare.substr(0, 3) == "Job" ? "job" : "communicators";
     else if (bare == "Errors" || bare == "Warnings") ras_section_ = std::string(bare);
@@ -113,9 +122,12 @@ class Reader {
     }
   }
 
-  NcclInstance& instance(const NcclLine& line) { return instances_[current_.try_emplace(Key(line.host, line.pid, line.tid), open(line)).first->second]; }
+  /// Where the prefix is cut down to the device, that tells the ranks apart.
+  static Key key_of(const NcclLine& line) { return {line.host, line.pid, line.host.empty() ? line.device : line.tid}; }
+
+  NcclInstance& instance(const NcclLine& line) { return instances_[current_.try_emplace(key_of(line), open(line)).first->second]; }
   std::size_t open(const NcclLine& line) {
-    const Key key(line.host, line.pid, line.tid);
+    const Key key = key_of(line);
     if (const auto known = current_.find(key); known != current_.end()) return known->second;
     return fresh(line);
   }
@@ -129,8 +141,7 @@ class Reader {
   }
   /// The thread begins with another communicator, once its last is told to the end.
   NcclInstance& beginning(const NcclLine& line) {
-    const Key key(line.host, line.pid, line.tid);
-    const auto known = current_.find(key);
+    const auto known = current_.find(key_of(line));
     if (known != current_.end() && instances_[known->second].complete) known->second = fresh(line);
     return instance(line);
   }
@@ -155,7 +166,7 @@ class Reader {
       trees(line, words);
     } else if (first == "Tree" && words.size() >= 8 && words[2] == ":" && words[4] == "->" && words[6] == "->") {
       tree(line, words);
-    } else if (line.text.find("nranks ") != std::string::npos && line.text.find(" rank ") != std::string::npos) {
+    } else if ((line.text.find("nranks ") != std::string::npos || line.text.find("nRanks ") != std::string::npos) && line.text.find(" rank ") != std::string::npos) {
       init(line, words);
     } else if (line.text.find(" coll channels, ") != std::string::npos) {
       NcclInstance& at = instance(line);
@@ -262,17 +273,19 @@ class Reader {
     at.said.links[{from->rank, to->rank}][transport].insert(*number);
   }
 
-  /// "[0] 1/16/-1->0->-1 [1] …", each perhaps with "|-1->0->1/16/-1" after it.
+  /// "[0] 1/16/-1->0->-1 [1] …", each perhaps with "|-1->0->1/16/-1" after it; before 2.5 "[0] -1->0->1/16/-1". RCCL ends with "comm 0x… nRanks 08".
   void trees(const NcclLine& line, const std::vector<std::string>& words) {
     NcclInstance& at = beginning(line);
-    for (std::size_t i = 1; i + 1 < words.size(); i += 2) {
+    for (std::size_t i = 1; i + 1 < words.size() && words[i] != "comm"; i += 2) {
       const std::string& head = words[i];
       const auto number = head.size() > 2 && head.front() == '[' && head.back() == ']' ? small_number(std::string_view(head).substr(1, head.size() - 2), 4096) : std::nullopt;
       const std::string body = words[i + 1].substr(0, words[i + 1].find('|'));
       const std::size_t a = body.find("->"), b = body.rfind("->");
       if (!number || *number < 0 || a == std::string::npos || a == b) return cut(line);
-      const auto down = children_of(body.substr(0, a));
-      const auto own = small_number(body.substr(a + 2, b - a - 2)), up = small_number(body.substr(b + 2));
+      std::string left = body.substr(0, a), right = body.substr(b + 2);
+      if (left.find('/') == std::string::npos && right.find('/') != std::string::npos) left.swap(right);
+      const auto down = children_of(left);
+      const auto own = small_number(body.substr(a + 2, b - a - 2)), up = small_number(right);
       if (!down || !own || !up || *own < 0) return cut(line);
       if (at.rank < 0 || i == 1) at.rank = *own;
       at.said.trees[*number][*own] = {*up, *down};
@@ -295,7 +308,7 @@ class Reader {
       const auto found = std::find(words.begin(), words.end(), name);
       return found == words.end() || found + 1 == words.end() ? std::string() : *(found + 1);
     };
-    const auto rank = small_number(after("rank")), size = small_number(after("nranks"));
+    const auto rank = small_number(after("rank")), size = small_number(after("nranks").empty() ? after("nRanks") : after("nranks"));
     if (!rank || !size) return;
     if (*rank < 0 || *size < 1 || *rank >= *size) return cut(line);
     const bool start = words.back() == "START", init_line = line.text.find("Init COMPLETE") != std::string::npos;
@@ -311,6 +324,7 @@ class Reader {
   std::string_view file_;
   NcclLog log_;
   bool seen_ = false;
+  std::deque<NcclLine> broken_off_;  // prefixes without a message
   std::string ras_section_;
   std::set<std::string> hosts_;
   std::vector<NcclInstance> instances_;

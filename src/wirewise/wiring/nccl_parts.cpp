@@ -25,6 +25,7 @@ class Reader {
   explicit Reader(NcclDocument& document) : document_(document) {}
 
   NcclParts read() {
+    find_only_hash(document_.root());
     for (const pugi::xml_node node : document_.root().children()) top(node);
     if (!nameless_.empty()) {
       document_.note(first_nameless_, "nothing says whether these are GPUs or NICs, they have neither a class nor <gpu> or <nic> in them: " + join(nameless_, ", ") + ". They were left out.", true);
@@ -45,7 +46,21 @@ class Reader {
     return static_cast<int>(found_.parts.size()) - 1;
   }
 
+  /// A file of one machine says its hash, a fragment's first lines don't: they are of the same machine.
+  void find_only_hash(pugi::xml_node root) {
+    std::set<std::string> hashes;
+    for (const pugi::xml_node top : root.children()) {
+      const std::string_view name = top.name();
+      if (name == "cpu") hashes.insert(lower_case(top.attribute("host_hash").value()));
+      if (name != "system") continue;
+      for (const pugi::xml_node cpu : top.children("cpu")) hashes.insert(lower_case(cpu.attribute("host_hash").value()));
+    }
+    hashes.erase("");
+    if (hashes.size() == 1) only_hash_ = *hashes.begin();
+  }
+
   int host_of(std::string_view hash, pugi::xml_node node) {
+    if (hash.empty()) hash = only_hash_;
     const auto found = std::find(hosts_.begin(), hosts_.end(), hash);
     if (found != hosts_.end()) return static_cast<int>(found - hosts_.begin());
     hosts_.emplace_back(hash);
@@ -259,6 +274,7 @@ class Reader {
   NcclDocument& document_;
   NcclParts found_;
   std::vector<pugi::xml_node> nodes_;  // of the parts
+  std::string only_hash_;  // of all CPUs that have one; empty: they differ, or none has
   std::vector<std::string> hosts_;     // their hashes, in the order of the file
   std::map<std::pair<int, std::string>, int> by_pci_;
   std::vector<std::string> nameless_;

@@ -15,6 +15,7 @@ namespace wirewise {
 namespace {
 
 constexpr std::size_t kFewest = 3;  // lines that share a label
+constexpr std::string_view kElements[] = {"<system ", "<cpu ", "<pci ", "<gpu ", "<nvlink ", "<graphs "};
 
 bool digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -161,6 +162,29 @@ bool is_markup(std::string_view line) {
   return false;
 }
 
+/// Whether the last fence is cut off, and most lines stand behind it; else the first is missing.
+bool more_inside(const std::vector<std::string>& lines) {
+  bool inside = false;
+  std::size_t within = 0, without = 0;
+  for (const std::string& line : lines) {
+    if (is_fence(line)) inside = !inside;
+    else if (!empty_line(line)) ++(inside ? within : without);
+  }
+  return within >= kFewest && within > without;
+}
+
+/// Prose before a topology file of NCCL.
+void uncover_xml(std::vector<std::string>& lines) {
+  const auto is_element = [](const std::string& line) {
+    const std::string_view bare = trimmed(line);
+    return std::any_of(std::begin(kElements), std::end(kElements), [&](std::string_view name) { return bare.starts_with(name); });
+  };
+  const auto first = std::find_if(lines.begin(), lines.end(), is_element);
+  if (first == lines.end()) return;
+  if (std::any_of(lines.begin(), first, [](const std::string& line) { return line.find("<nvidia_smi_log") != std::string::npos; })) return;
+  for (auto line = lines.begin(); line != first; ++line) blank_out(*line, 0, line->size());
+}
+
 /// A matrix whose head stands behind the command that printed it.
 void uncover_head(std::string& line) {
   const std::size_t command = line.find("topo -"), head = line.find("GPU0");
@@ -192,11 +216,12 @@ std::string unpasted(std::string_view text) {
   unlabel(lines);
   unquote_diff(lines);
   const auto fences = std::count_if(lines.begin(), lines.end(), [](const std::string& line) { return is_fence(line); });
+  const bool fenced = fences % 2 == 0 ? fences > 0 : more_inside(lines);
   bool inside = false;
   for (std::string& line : lines) {
     const bool fence = is_fence(line);
     inside = fence ? !inside : inside;
-    if (fence || (fences > 0 && fences % 2 == 0 && !inside) || is_markup(line)) blank_out(line, 0, line.size());
+    if (fence || (fenced && !inside) || is_markup(line)) blank_out(line, 0, line.size());
   }
   unquote_diff(lines);  // one within a fence
   for (std::string& line : lines) {
@@ -204,6 +229,7 @@ std::string unpasted(std::string_view text) {
     uncover_head(line);
     if (is_command(line)) blank_out(line, 0, line.size());
   }
+  uncover_xml(lines);
   return join(lines, "\n");
 }
 

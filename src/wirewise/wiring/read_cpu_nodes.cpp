@@ -54,7 +54,10 @@ void add_nodes(const std::map<int, Node>& nodes, const std::string& model, Readi
     const int at = add_device(reading.wiring, std::move(device));
     add_link(reading.wiring, 0, at, sockets_link("", Provenance::kAssumed));
   }
-  if (bare.size() > 6) bare.resize(7, "…");
+  if (bare.size() > 8) {
+    bare.resize(6);
+    bare.emplace_back("…");
+  }
   if (!bare.empty()) reading.notes.push_back({0, 0, "these NUMA nodes have no CPUs: " + join(bare, ", ") + "; ranks can't be bound to them."});
 }
 

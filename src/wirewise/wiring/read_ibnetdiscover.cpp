@@ -101,6 +101,7 @@ class Reader {
     if (words.empty()) return;
     if (words[0].text == "Switch" || words[0].text == "Ca" || words[0].text == "Rt") return read_head(line, words);
     if (words[0].text[0] != '[') {
+      if (words[0].text == "Non-Chassis" || words[0].text == "Chassis" || words[0].text == "ibwarn:" || words[0].text == "src/query_smp.c") return;  // heads of -g, and complaints
       if (words[0].text[0] != '#' && text.find('=') == std::string::npos && !cut(line)) throw unreadable(file_, line.number, words[0].column, printable(words[0].text.substr(0, 60)) + " belongs to no switch, adapter or port.");
       return;
     }

@@ -1,6 +1,7 @@
 // ibv_devinfo: the RDMA devices of one host with their ports; with -v also the rate (active_width, active_speed).
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "wirewise/base/text.h"
 #include "wirewise/wiring/key_lines.h"
@@ -28,9 +29,10 @@ class Reader {
 
   Reading read() {
     for (const TextLine& line : lines_) read_line(line);
+    guess_layers();
     if (nics_.empty()) throw unreadable(file_, 0, 0, "there is no device (hca_id: mlx5_0).", "Give the whole of what ibv_devinfo prints.");
     for (const NicSeen& nic : nics_) {
-      const bool complete = !nic.ports.empty() && std::all_of(nic.ports.begin(), nic.ports.end(), [](const NicPort& port) { return !port.state.empty() && !port.layer.empty(); });
+      const bool complete = !nic.ports.empty() && std::all_of(nic.ports.begin(), nic.ports.end(), [](const NicPort& port) { return !port.state.empty(); });
       if (!complete) note(nic.line, "what is said of " + nic.name + " ends before its ports are described.", true);
     }
     add_nic_host(nics_, reading_);
@@ -42,6 +44,24 @@ class Reader {
   void note(int line, std::string text, bool partial = false) {
     reading_.notes.push_back({line, 0, std::move(text)});
     reading_.partial = reading_.partial || partial;
+  }
+
+  /// Old versions don't print the link layer. Ports of InfiniBand have a LID, those of Ethernet none.
+  void guess_layers() {
+    for (NicSeen& nic : nics_) {
+      const bool software = nic.name.starts_with("rxe") || nic.name.starts_with("siw");
+      if (software) note(nic.line, nic.name + " is RDMA in software (" + (nic.name[0] == 'r' ? "Soft-RoCE" : "Soft-iWARP") + ") over an Ethernet interface.");
+      for (NicPort& port : nic.ports) {
+        if (!port.layer.empty() || port.state.empty()) continue;
+        const bool ethernet = software || lidless_.contains({nic.name, port.number});
+        if (!ethernet && !with_lid_.contains({nic.name, port.number})) {
+          note(nic.line, "what is said of " + nic.name + " ends before its ports are described.", true);
+          continue;
+        }
+        port.layer = ethernet ? "Ethernet" : "InfiniBand";
+        if (!software) note(port.line, "the link layer of " + nic.name + " port " + std::to_string(port.number) + " isn't stated; " + port.layer + " is assumed, as it has " + (ethernet ? "no" : "a") + " LID.");
+      }
+    }
   }
 
   void read_line(const TextLine& line) {
@@ -81,6 +101,7 @@ class Reader {
 
   void read_port(const TextLine& line, const KeyLine& pair, const NicSeen& nic, NicPort& port) {
     if (pair.key == "state") port.state = word_of(pair.value);
+    if (pair.key == "port_lid") (parse_integer(pair.value) == 0 ? lidless_ : with_lid_).emplace(nic.name, port.number);
     if (pair.key == "link_layer") port.layer = pair.value == "IB" ? "InfiniBand" : pair.value;
     if (pair.key == "active_mtu" && !pair.value.empty()) facts_.push_back({nic.name + " port " + std::to_string(port.number), "active MTU", word_of(pair.value), line.number});
     if (pair.key == "active_width") width_ = leading_number(pair.value);
@@ -92,6 +113,7 @@ class Reader {
   std::vector<TextLine> lines_;
   std::vector<NicSeen> nics_;
   std::vector<Fact> facts_;
+  std::set<std::pair<std::string, int>> lidless_, with_lid_;  // device and port
   Reading reading_;
   double width_ = 0, speed_ = 0;  // lanes and Gbit/s a lane of the port that is read
 };

@@ -69,7 +69,13 @@ class Reader {
       }
       if (line.text.find("# ") == std::string::npos) blank_labels(line.text);
       else if (std::string copy = line.text; copy.find('#') != std::string::npos) read_comment(copy.substr(copy.find('#')), line.number);
-      if (line.text.find('#') != std::string::npos) continue;
+      if (const std::size_t hash = line.text.find('#'); hash != std::string::npos) {
+        std::fill_n(line.text.begin(), hash + 1, ' ');
+        if (!is_row(line)) continue;  // else one that somebody commented out
+      } else if (is_remark(line.text)) {  // of a post that lost its #
+        read_comment(line.text, line.number);
+        continue;
+      }
       for (const Word& word : words_of(line)) cells_.push_back({word.text, line.number, word.column});
     }
     read_rows();
@@ -85,13 +91,25 @@ class Reader {
 
   void fact(std::string subject, std::string name, std::string value, int line) { table_.reading.facts.push_back({std::move(subject), std::move(name), std::move(value), line}); }
 
+  static bool is_row(const TextLine& line) {
+    const std::vector<Word> words = words_of(line);
+    return words.size() > 5 && parse_integer(words[0].text) && parse_integer(words[1].text) && is_type(words[2].text);
+  }
+
+  static bool is_remark(const std::string& text) {
+    const auto has = [&](std::string_view part) { return text.find(part) != std::string::npos; };
+    return (has("Rank ") && has(" device ") && has(" on ")) || has("Out of bounds values :") || has("Avg bus bandwidth") || has("nGpus ") || has(" algbw ");
+  }
+
   void read_comment(const std::string& text, int line) {
     seen_ = true;
     const auto after = [&](std::string_view head) {
       const std::size_t at = text.find(head);
       return at == std::string::npos ? std::string() : std::string(trimmed(std::string_view(text).substr(at + head.size())));
     };
-    if (const std::string average = after("Avg bus bandwidth    :"); !average.empty()) {
+    std::string average = after("Avg bus bandwidth");
+    if (!average.empty() && average[0] == ':') {
+      average = trimmed(std::string_view(average).substr(1));
       fact("table", "average bus bandwidth", average + " GB/s", line);
       concluded_ = true;
       if (real(average) == 0.0) note(line, 0, "the average bus bandwidth is 0: a single rank moves nothing.");
@@ -104,7 +122,8 @@ class Reader {
     }
     if (const std::string wrong = after("Out of bounds values :"); !wrong.empty() && wrong.substr(0, 2) != "0 ") note(line, 0, "results were wrong: " + wrong + ".");
     if (text.find(" Rank ") != std::string::npos && text.find(" device ") != std::string::npos) ++ranks_;
-    if (text.find("nGpus ") != std::string::npos) fact("table", "settings", std::string(trimmed(std::string_view(text).substr(1))), line);
+    if (text.find("nGpus ") != std::string::npos) fact("table", "settings", std::string(trimmed(std::string_view(text).substr(text[0] == '#' ? 1 : 0))), line);
+    old_head_ = old_head_ || (text.find(" algbw ") != std::string::npos && text.find("bytes") != std::string::npos && text.find(" res") != std::string::npos);
   }
 
   /// A row begins with bytes, count and a type; its figures follow, on whichever line.
@@ -239,6 +258,10 @@ class Reader {
       if (row.op.empty()) row.op = op_;
       if (row.ranks == 0) row.ranks = ranks_;
     }
+    if (in_milliseconds()) {
+      for (Measurement& row : table_.rows) row.time_us *= 1e3;
+      note(0, 0, "the times are in milliseconds, as the tests of NCCL 1 and of early NCCL 2 print them.");
+    }
     if (ranks_ > 0) fact("table", "ranks", std::to_string(ranks_), 0);
     for (const Measurement& row : table_.rows) {
       std::string value = fmt::format("{:g} GB/s busbw", row.busbw / 1e9);
@@ -247,6 +270,18 @@ class Reader {
       fact(fmt::format("{} B", row.bytes), row.label.empty() ? (row.in_place ? "in place" : "out of place") : row.label, std::move(value), row.line);
     }
     find_falls();
+  }
+
+  /// Early tests print milliseconds: what a time says then is a thousandth of what its bandwidth does.
+  [[nodiscard]] bool in_milliseconds() const {
+    std::size_t clear = 0, small = 0;
+    for (const Measurement& row : table_.rows) {
+      if (row.time_us <= 0 || row.algbw < 0.1e9) continue;
+      ++clear;
+      const double of_bandwidth = static_cast<double>(row.bytes) / row.algbw * 1e6;
+      small += of_bandwidth > 200 * row.time_us && of_bandwidth < 5000 * row.time_us ? 1 : 0;
+    }
+    return clear > 0 ? small * 2 > clear : old_head_;
   }
 
   /// A curve that falls as messages grow says that something changes at that size; a fit over it would hide that.
@@ -276,6 +311,7 @@ class Reader {
   std::vector<Cell> cells_;
   std::vector<std::string> heads_;  // of the table in Markdown
   bool sizes_ = false, seen_ = false, concluded_ = false;
+  bool old_head_ = false;  // "bytes N type op time algbw busbw res"
   std::string op_;
   int ranks_ = 0;
 };
@@ -285,7 +321,7 @@ class Reader {
 bool looks_like_nccl_tests(const std::vector<TextLine>& lines) {
   return std::any_of(lines.begin(), lines.end(), [](const TextLine& line) {
     std::string text = line.text.substr(0, 400);
-    for (std::string_view head : {"Collective test starting:", "Collective test concluded:", "Out of bounds values :", "algbw   busbw", "Avg bus bandwidth"}) {
+    for (std::string_view head : {"Collective test starting:", "Collective test concluded:", "Out of bounds values :", "algbw   busbw", "algbw  busbw", "Avg bus bandwidth"}) {
       if (text.find(head) != std::string::npos) return true;
     }
     if (trimmed(text).substr(0, 9) == "| payload") return true;

@@ -71,6 +71,7 @@ Reading read_node_list(std::string_view text, std::string_view file) {
         with_slots = true;
       }
     }
+    if (!host.others.empty()) reading.facts.push_back({host.name, "also stated", host.others, host.line});
     if (host.most_slots > 0) reading.facts.push_back({host.name, "most slots", std::to_string(host.most_slots), host.line});
   }
   if (names.empty()) throw unreadable(file, 0, 0, "the file names no host.", "Write a line a host: node1 slots=2.");

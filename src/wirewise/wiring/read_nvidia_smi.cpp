@@ -245,10 +245,19 @@ class ListReader {
     }
     if (text.substr(0, 5) != "Link ") return;
     const std::size_t colon = text.find(':');
+    if (const std::size_t comma = text.find(','); comma < colon && parse_integer(text.substr(5, comma - 5))) {  // nvlink --capabilities: "Link 0, P2P is supported: true"
+      reading_.facts.push_back({name, "NVLink " + std::string(text.substr(5, comma - 5)) + std::string(text.substr(comma + 1, colon - comma - 1)), std::string(trimmed(text.substr(colon + 1))), line.number});
+      return;
+    }
     const auto number = parse_integer(text.substr(5, colon == std::string_view::npos ? 0 : colon - 5));
     if (!number || *number < 0 || *number > 1000) throw unreadable(file_, line.number, 1, printable(text.substr(0, 40)) + " is no link.");
     const std::string value(trimmed(text.substr(colon + 1)));
     reading_.facts.push_back({name, "NVLink " + std::to_string(*number), value, line.number});
+    if (value.starts_with("Remote Device ")) {  // nvlink --remotelinkinfo
+      ++remotes_[at_][value.substr(14, value.find(": ") == std::string::npos ? std::string::npos : value.find(": ") - 14)];
+      return;
+    }
+    if (!value.empty() && value != "<inactive>" && value.find(':') != std::string::npos) return;  // nvlink --errorcounters: "Replay Errors: 0"
     const std::size_t unit = value.find(" GB/s");
     if (unit == std::string::npos || unit > 12) {
       reading_.notes.push_back({line.number, 0, name + "'s NVLink " + std::to_string(*number) + " is " + (value.empty() ? "not described" : value) + "."});
@@ -263,7 +272,7 @@ class ListReader {
   void add_nvlinks() {
     std::size_t most = 0;
     for (const auto& [gpu, speeds] : links_) most = std::max(most, speeds.size());
-    if (most == 0) return;
+    if (most == 0) return add_remote_links();
     Device middle;
     middle.name = "nvswitch0";
     middle.kind = DeviceKind::kNvSwitch;
@@ -285,9 +294,44 @@ class ListReader {
     reading_.notes.push_back({0, 0, "which GPU each NVLink leads to isn't said; a switch between all of them is assumed. nvidia-smi topo -m says it."});
   }
 
+  /// Where all GPUs' links lead to the same devices, these are NVSwitches; else they are other GPUs, whose addresses the list doesn't say.
+  void add_remote_links() {
+    if (remotes_.empty()) return;
+    const auto far_ends = [](const std::map<std::string, int>& remotes) {
+      std::set<std::string> ends;
+      for (const auto& [end, count] : remotes) ends.insert(end);
+      return ends;
+    };
+    const std::set<std::string> all = far_ends(remotes_.begin()->second);
+    const bool switches = remotes_.size() > 1 && std::all_of(remotes_.begin(), remotes_.end(), [&](const auto& gpu) { return far_ends(gpu.second) == all; });
+    std::map<int, int> counts;
+    for (const auto& [gpu, remotes] : remotes_) {
+      for (const auto& [end, count] : remotes) {
+        counts[gpu] += count;
+        reading_.facts.push_back({reading_.wiring.devices[static_cast<std::size_t>(gpu)].name, "NVLinks to " + end, std::to_string(count), 0});
+      }
+    }
+    if (!switches) {
+      reading_.notes.push_back({0, 0, "the list doesn't say which GPUs or NVSwitches the links' far ends are, so the links are facts only. nvidia-smi topo -m says it."});
+      return;
+    }
+    Device middle;
+    middle.name = "nvswitch0";
+    middle.kind = DeviceKind::kNvSwitch;
+    middle.host = 0;
+    const int nvswitch = add_device(reading_.wiring, std::move(middle));
+    for (const auto& [gpu, count] : counts) {
+      const std::string& model = reading_.wiring.devices[static_cast<std::size_t>(gpu)].model;
+      const bool blackwell = model.find("B100") != std::string::npos || model.find("B200") != std::string::npos || model.find("B300") != std::string::npos;
+      add_link(reading_.wiring, gpu, nvswitch, nvlink_link(blackwell ? 5 : count > 12 ? 4 : count > 6 ? 3 : 2, count, Provenance::kAssumed));
+    }
+    reading_.notes.push_back({0, 0, "all GPUs' links lead to the same " + std::to_string(all.size()) + " devices, which are taken for NVSwitches; the speed is assumed."});
+  }
+
   std::string_view file_;
   std::vector<TextLine> lines_;
   Reading reading_;
+  std::map<int, std::map<std::string, int>> remotes_;  // how many links lead to each address, by device
   std::map<int, std::vector<double>> links_;  // GB/s of the links that are up, by device
   std::set<int> seen_, sliced_;
   int at_ = -1;

@@ -175,7 +175,18 @@ class Matrix {
     if (at + 1 >= words.size()) return;
     const auto numa = parse_integer(words[at + 1].text);
     if (numa && *numa >= 0 && *numa < 4096) device.numa = static_cast<int>(*numa);
-    else if (is_cpu_list(words[at + 1].text)) facts_.push_back({columns_[row].text, "NUMA affinity", words[at + 1].text, line.number});
+    else if (is_cpu_list(words[at + 1].text)) read_nodes(line, words, at + 1, row);
+  }
+
+  /// "0,3-9": the node of the CPUs, then those of GPUs' memory, which have no CPUs and come behind them in number (Grace).
+  void read_nodes(const TextLine& line, const std::vector<Word>& words, std::size_t at, std::size_t row) {
+    const std::string& nodes = words[at].text;
+    const bool memory = at + 1 < words.size() && parse_integer(words[at + 1].text).has_value();  // GPU NUMA ID
+    if (const auto first = parse_integer(std::string_view(nodes).substr(0, nodes.find(','))); memory && first && *first < 4096) {
+      pairs_.devices[row].numa = static_cast<int>(*first);
+      facts_.push_back({columns_[row].text, "NUMA node of its memory", words[at + 1].text, line.number});
+    }
+    facts_.push_back({columns_[row].text, "NUMA affinity", nodes, line.number});
   }
 
   /// "NIC0: mlx5_0".

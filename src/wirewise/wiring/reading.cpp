@@ -29,9 +29,10 @@ constexpr Known kUnread[] = {
     {" NCCL WARN ", "this is a log of NCCL.", "Read it with wirewise doctor nccl."},
     {"ROCm System Management Interface", "this is rocm-smi's output, which isn't read.", "Dump RCCL's topology with NCCL_TOPO_DUMP_FILE=topo.xml and give that."},
     {"ROCM-SMI", "this is rocm-smi's output, which isn't read.", "Dump RCCL's topology with NCCL_TOPO_DUMP_FILE=topo.xml and give that."},
+    {")==>", "this is iblinkinfo's output, which isn't read.", "Give what ibnetdiscover prints."},
     {"==>  ", "this is a list of ports that isn't read (ibdev2netdev).", "Give what ibstat or ibv_devinfo -v prints."},
     {" ==> ", "this is a list of ports that isn't read (ibdev2netdev).", "Give what ibstat or ibv_devinfo -v prints."},
-    {")==>", "this is iblinkinfo's output, which isn't read.", "Give what ibnetdiscover prints."},
+    {"<nvidia_smi_log", "this is nvidia-smi -q -x, which isn't read.", "Give what nvidia-smi topo -m prints, or nvidia-smi --query-gpu=index,name,pci.bus_id,memory.total --format=csv."},
     {"GPU Link Info", "this is nvidia-smi -q, which isn't read.", "Give what nvidia-smi topo -m prints, or nvidia-smi --query-gpu=index,name,pci.bus_id,memory.total --format=csv."},
     {"NVIDIA-SMI ", "this is nvidia-smi's table, which says nothing of wires.", "Give what nvidia-smi topo -m prints."},
     {"<topology", "this is hwloc's XML, which isn't read.", "On that machine wirewise topo --json prints what hwloc sees and more."},
@@ -50,6 +51,7 @@ Reading read_as(Format format, std::string_view text, std::string_view file) {
     case Format::kIbstat: return read_ibstat(text, file);
     case Format::kIbvDevinfo: return read_ibv_devinfo(text, file);
     case Format::kNodeList: return read_node_list(text, file);
+    case Format::kSlurmNodes: return read_slurm_nodes(text, file);
     case Format::kSlurmYaml: return read_slurm_yaml(text, file);
     case Format::kIbnetdiscover: return read_ibnetdiscover(text, file);
     case Format::kNcclTests: return read_nccl_tests(text, file);
@@ -95,6 +97,7 @@ Format recognise(std::string_view text, std::string_view file) {
   }
   if (looks_like_cluster(text, file)) return Format::kClusterToml;
   if (looks_like_slurm_conf(lines)) return Format::kSlurmConf;
+  if (looks_like_slurm_nodes(lines)) return Format::kSlurmNodes;
   if (looks_like_ibstat(lines)) return Format::kIbstat;
   if (looks_like_ibv_devinfo(lines)) return Format::kIbvDevinfo;
   if (looks_like_slurm_yaml(lines)) return Format::kSlurmYaml;

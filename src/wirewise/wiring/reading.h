@@ -23,6 +23,7 @@ enum class Format : std::uint8_t {
   kSlurmConf,      // topology.conf, and what scontrol show topology prints
   kSlurmYaml,      // topology.yaml
   kNodeList,       // Slurm's bracketed lists, and host files
+  kSlurmNodes,     // NodeName=… of slurm.conf, slurmd -C, scontrol show node
   kIbstat,
   kIbvDevinfo,
   kIbnetdiscover,
@@ -88,6 +89,8 @@ struct Reading {
 [[nodiscard]] bool looks_like_ibv_devinfo(const std::vector<TextLine>& lines);
 [[nodiscard]] Reading read_node_list(std::string_view text, std::string_view file);
 [[nodiscard]] bool looks_like_node_list(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_slurm_nodes(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_slurm_nodes(const std::vector<TextLine>& lines);
 [[nodiscard]] Reading read_slurm_yaml(std::string_view text, std::string_view file);
 [[nodiscard]] bool looks_like_slurm_yaml(const std::vector<TextLine>& lines);
 [[nodiscard]] Reading read_ibnetdiscover(std::string_view text, std::string_view file);
