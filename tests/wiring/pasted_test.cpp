@@ -3,14 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include "wiring/reader_fuzz.h"
+#include "wirewise/base/text.h"
 #include "wirewise/wiring/nccl_log.h"
 #include "wirewise/wiring/reading.h"
 #include "wirewise/wiring/relation.h"
 #include "wirewise/wiring/text_lines.h"
-#include "wirewise/base/text.h"
 
 namespace wirewise {
 namespace {
+
+using field::fact;
 
 constexpr std::string_view kMatrix =
     "        GPU0    GPU1    GPU2    CPU Affinity    NUMA Affinity\n"
@@ -48,13 +51,6 @@ std::string refusal(std::string_view text) {
   return "accepted";
 }
 
-std::string fact(const Reading& reading, std::string_view subject, std::string_view name) {
-  for (const Fact& one : reading.facts) {
-    if (one.subject == subject && one.name == name) return one.value;
-  }
-  return "none";
-}
-
 std::vector<std::string> hosts(const Reading& reading) {
   std::vector<std::string> names;
   for (const int host : devices_of(reading.wiring, DeviceKind::kHost)) names.push_back(reading.wiring.devices[static_cast<std::size_t>(host)].name);
@@ -67,7 +63,7 @@ TEST(Pasted, QuotesLabelsAndTimesAreNoPartOfTheText) {
     expect_matrix(read_wiring(each_behind(kMatrix, start), "t"));
   }
   // Places stay those of the text as it was given.
-  EXPECT_NE(refusal("> GPU0 GPU1\n> GPU0 X NV2\n> GPU1 NV2 OH\n").find("t:3:12:"), std::string::npos);
+  EXPECT_NE(refusal("> GPU0 GPU1\n> GPU0 X NV2\n> GPU1 OH X\n").find("t:3:8:"), std::string::npos);
 }
 
 TEST(Pasted, FencesAndProse) {
@@ -99,7 +95,8 @@ TEST(Pasted, EntitiesAndProseRoundXml) {
   for (const auto& [from, to] : {std::pair{"<", "&lt;"}, std::pair{">", "&gt;"}, std::pair{"\"", "&quot;"}}) {
     for (std::size_t at = escaped.find(from); at != std::string::npos; at = escaped.find(from, at + 4)) escaped.replace(at, 1, to);
   }
-  for (const std::string& text : {xml, escaped, "This is the dump:\n\n" + xml, "root@box:/tmp# cat topo.txt\n" + xml}) {
+  for (const std::string& text : {xml, escaped, "This is the dump:\n\n" + xml, "root@box:/tmp# cat topo.txt\n" + xml,
+                                 "bash -c \"cat > /opt/topo.xml\" <<'EOF'\n" + xml + "EOF\n\nbash -c \"cat > /opt/graph.xml\" <<'EOF'\n<graphs version=\"1\">\n</graphs>\nEOF\n"}) {
     const Reading reading = read_wiring(text, "t");
     const int gpu = find_device(reading.wiring, "GPU0", 0);
     ASSERT_GE(gpu, 0) << text;
@@ -132,6 +129,17 @@ TEST(Pasted, OtherToolsOutputsAreNamed) {
   EXPECT_NE(refusal("n:1:2 [0] NCCL INFO Using network IB\n").find("doctor nccl"), std::string::npos);
   EXPECT_NE(refusal("<?xml version=\"1.0\" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM \"x.dtd\">\n<nvidia_smi_log>\n<gpu id=\"1\">\n").find("topo -m"), std::string::npos);
   EXPECT_NE(refusal("Please help, it is slow.\n").find("none of the formats"), std::string::npos);
+}
+
+TEST(Pasted, SurvivesAnyText) {
+  const std::vector<std::string> samples{each_behind(kMatrix, "2031-02-03T04:05:06Z gpu7: "), "prose\n```diff\n+" + each_behind(kMatrix, "+") + "```\n<details>\n", "x@y:~# z\n&lt;system version=&quot;1&quot;&gt;\n",
+                                         "| GPU0 | GPU1 |\n|---|---|\n| GPU0 | X |\n", "NodeName=a[1-3] Gres=gpu:8 \\\n  CPUs=4\n", std::string("\xff\xfeG\0P\0", 6)};
+  fuzz::run(samples, {"```", "> ", "+", "|", "&lt;", "\xff\xfe", "GPU0", "NodeName=", "[1-", "...", "root@h:~# "}, [](const std::string& text) {
+    const std::string bare = unpasted(text);
+    EXPECT_EQ(std::count(bare.begin(), bare.end(), '\n'), std::count(text.begin(), text.end(), '\n'));  // places hold
+    EXPECT_LE(utf8_of(text).size(), 2 * text.size());
+    (void)read_wiring(text, "fuzz");
+  });
 }
 
 TEST(OldAndNew, NodesOfGraceAreThoseOfItsCpus) {
@@ -173,6 +181,32 @@ TEST(OldAndNew, DevinfoWithoutALinkLayer) {
   EXPECT_FALSE(soft.partial);
   ASSERT_FALSE(soft.notes.empty());
   EXPECT_NE(soft.notes[0].text.find("software"), std::string::npos);
+}
+
+TEST(OldAndNew, LscpuInOtherLanguages) {
+  for (const char* text : {"NUMA-Knoten: 2\nNUMA-Knoten0 CPU(s): 0-3\nNUMA-Knoten1 CPU(s): 4-7\nModellname: Toaster 9\n",
+                           "NUMA \u8282\u70b9\uff1a 2\nNUMA \u8282\u70b90 CPU\uff1a 0-3\nNUMA \u8282\u70b91 CPU\uff1a 4-7\n\u578b\u53f7\u540d\u79f0\uff1a Toaster 9\n",
+                           "N\u0153ud(s) NUMA : 2\nN\u0153ud NUMA 0 de processeur(s) : 0-3\nN\u0153ud NUMA 1 de processeur(s) : 4-7\nNom de mod\u00e8le : Toaster 9\n"}) {
+    SCOPED_TRACE(text);
+    const Reading reading = read_wiring(text, "t");
+    EXPECT_EQ(reading.format, Format::kLscpu);
+    EXPECT_FALSE(reading.partial);
+    const int node = find_device(reading.wiring, "numa1", 0);
+    ASSERT_GE(node, 0);
+    EXPECT_EQ(reading.wiring.devices[static_cast<std::size_t>(node)].cpus, "4-7");
+    EXPECT_EQ(reading.wiring.devices[0].model, "Toaster 9");
+  }
+  EXPECT_TRUE(read_wiring("NUMA-Knoten: 2\nNUMA-Knoten0 CPU(s): 0-3\n", "t").partial);
+  EXPECT_NE(refusal("NUMA node0 CPU(s): 0-x\n").find("t:1:20: 0-x is no list of CPUs"), std::string::npos);
+}
+
+TEST(OldAndNew, AQueryEndsWhereOtherTextBegins) {
+  const std::string rows = "index, name, pci.bus_id\n0, NVIDIA X, 00000000:41:00.0\n1, NVIDIA X, 00000000:42:00.0\n";
+  for (const char* behind : {"```\n", "\n41:00.0 VGA compatible controller: NVIDIA, a card\n", "=== DRIVER ===\nKernel driver, nvidia\n"}) {
+    const Reading reading = read_wiring(rows + behind, "t");
+    EXPECT_EQ(devices_of(reading.wiring, DeviceKind::kGpu).size(), 2U) << behind;
+  }
+  EXPECT_NE(refusal(rows + "2, NVIDIA X\n").find("t:4:1: the row has 2 cells, the head 3"), std::string::npos);
 }
 
 TEST(OldAndNew, GroupedFabricsHaveHeads) {

@@ -40,7 +40,7 @@ TEST(ReadNcclTests, MillisecondsOfEarlyTests) {
   EXPECT_EQ(early.rows[0].time_us, 2000);  // 20 MB at 10 GB/s
   EXPECT_EQ(early.rows[1].time_us, 2500);
   EXPECT_EQ(early.rows[0].ranks, 2);
-  EXPECT_TRUE(noted(early, "milliseconds"));
+  EXPECT_TRUE(field::noted(early.reading, "milliseconds"));
   // Without figures that tell, the head does.
   EXPECT_EQ(read_nccl_tests_table(head + "8 2 float sum 0.010 0.00 0.00 0e+00 0.011 0.00 0.00 0e+00\n", "t").rows[0].time_us, 10);
   const auto late = read_nccl_tests_table("20000000 5000000 float sum -1 2000.0 10.00 10.00 0 2500.0 8.00 8.00 0\n", "t");
@@ -57,7 +57,7 @@ TEST(ReadNcclTests, RowsAndRemarksThatLostOrGainedAHash) {
       "t");
   ASSERT_EQ(lost.rows.size(), 2U);
   EXPECT_EQ(lost.rows[0].ranks, 2);
-  EXPECT_TRUE(noted(lost, "results were wrong: 3 FAILED"));
+  EXPECT_TRUE(field::noted(lost.reading, "results were wrong: 3 FAILED"));
   EXPECT_TRUE(std::any_of(lost.reading.facts.begin(), lost.reading.facts.end(), [](const Fact& fact) { return fact.name == "average bus bandwidth" && fact.value == "0.41 GB/s"; }));
 }
 

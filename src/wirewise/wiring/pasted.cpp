@@ -173,7 +173,7 @@ bool more_inside(const std::vector<std::string>& lines) {
   return within >= kFewest && within > without;
 }
 
-/// Prose before a topology file of NCCL.
+/// Prose and shell commands round a topology file of NCCL.
 void uncover_xml(std::vector<std::string>& lines) {
   const auto is_element = [](const std::string& line) {
     const std::string_view bare = trimmed(line);
@@ -183,6 +183,11 @@ void uncover_xml(std::vector<std::string>& lines) {
   if (first == lines.end()) return;
   if (std::any_of(lines.begin(), first, [](const std::string& line) { return line.find("<nvidia_smi_log") != std::string::npos; })) return;
   for (auto line = lines.begin(); line != first; ++line) blank_out(*line, 0, line->size());
+  bool over = false;
+  for (auto line = first; line != lines.end(); ++line) {
+    if (over) blank_out(*line, 0, line->size());
+    over = over || line->find("</system>") != std::string::npos || line->find("</graphs>") != std::string::npos;
+  }
 }
 
 /// A matrix whose head stands behind the command that printed it.

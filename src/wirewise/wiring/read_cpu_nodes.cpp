@@ -139,9 +139,15 @@ class NumactlReader {
 };
 
 /// 3 of "NUMA node3 CPU(s)".
-std::optional<int> node_of(const std::string& key) {
-  if (key.substr(0, 9) != "NUMA node" || key.find(" CPU(s)") == std::string::npos) return std::nullopt;
-  const auto number = parse_integer(key.substr(9, key.find(' ', 9) - 9));
+bool is_english(const std::string& key) { return key.starts_with("NUMA node") && key.find(" CPU(s)") != std::string::npos; }
+
+/// The node whose CPUs a line lists. Of lscpu in other languages NUMA and the number stay: "NUMA-Knoten0 CPU(s)", "Nœud NUMA 0 de processeur(s)".
+std::optional<int> node_of(const KeyLine& pair) {
+  const std::string& key = pair.key;
+  const std::size_t begin = key.find_first_of("0123456789"), end = std::min(key.find_first_not_of("0123456789", begin), key.size());
+  if (key.find("NUMA") == std::string::npos || begin == std::string::npos || key.find_first_of("0123456789", end) != std::string::npos) return std::nullopt;
+  if (!is_english(key) && pair.value.find_first_not_of("0123456789,-") != std::string::npos) return std::nullopt;
+  const auto number = parse_integer(key.substr(begin, end - begin));
   if (!number || *number < 0 || *number >= kMostNodes) return std::nullopt;
   return static_cast<int>(*number);
 }
@@ -155,18 +161,21 @@ Reading lscpu(std::string_view text, std::string_view file) {
   for (const TextLine& line : text_lines(text)) {
     const auto pair = key_line(line);
     if (!pair) continue;
-    if (const auto number = node_of(pair->key)) {
+    if (const auto number = node_of(*pair)) {
       if (nodes.contains(*number)) throw unreadable(file, line.number, 1, "NUMA node " + std::to_string(*number) + " stands there twice.");
       if (pair->value.find_first_not_of("0123456789,-") != std::string::npos) throw unreadable(file, line.number, pair->column, printable(pair->value.substr(0, 60)) + " is no list of CPUs.");
       nodes[*number] = {pair->value, 0, line.number};
       continue;
     }
-    if (pair->key == "NUMA node(s)") {
+    if (pair->key.find("NUMA") != std::string::npos && !pair->value.empty()) {
       const auto count = parse_integer(pair->value);
+      if (!count && pair->key != "NUMA node(s)") continue;
       if (!count || *count < 0 || *count > kMostNodes) throw unreadable(file, line.number, pair->column, printable(pair->value) + " is no number of nodes.");
       stated = *count;
     }
-    if (pair->key == "Model name") model = pair->value;
+    for (std::string_view key : {"Model name", "Modellname", "\u578b\u53f7\u540d\u79f0", "\u30e2\u30c7\u30eb\u540d", "Nom de mod\u00e8le", "Nombre del modelo", "Nome do modelo"}) {
+      if (pair->key == key) model = pair->value;
+    }
     for (std::string_view key : {"Architecture", "CPU(s)", "Thread(s) per core", "Core(s) per socket", "Socket(s)", "Model name", "NUMA node(s)"}) {
       if (pair->key == key) reading.facts.push_back({"host0", pair->key, pair->value, line.number});
     }
@@ -191,7 +200,7 @@ bool looks_like_numactl(const std::vector<TextLine>& lines) {
 bool looks_like_lscpu(const std::vector<TextLine>& lines) {
   return std::any_of(lines.begin(), lines.end(), [](const TextLine& line) {
     const auto pair = key_line(line);
-    return pair && node_of(pair->key);
+    return pair && node_of(*pair);
   });
 }
 

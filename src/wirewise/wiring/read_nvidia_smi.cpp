@@ -81,12 +81,19 @@ class QueryReader {
   Reading read() {
     add_device(reading_.wiring, host_device());
     for (const TextLine& line : lines_) {
-      if (trimmed(line.text).empty()) continue;
+      if (trimmed(line.text).empty()) {
+        gap_ = true;
+        continue;
+      }
       if (is_query_head(line.text)) {
         if (!columns_.empty()) throw unreadable(file_, line.number, 1, "a second head.", "Give one query's output.");
         for (const std::string& cell : cells_of(line.text)) columns_.push_back(column_of(cell));
+      } else if (!columns_.empty() && behind(line)) {
+        if (!over_) reading_.notes.push_back({line.number, 0, "what stands behind the table was left out."});
+        over_ = true;
       } else if (!columns_.empty()) {
         read_row(line);
+        gap_ = false;
       } else if (is_bare_row(line.text)) {
         read_bare(line);
       }
@@ -97,6 +104,12 @@ class QueryReader {
   }
 
  private:
+  /// Text behind the rows: another command's output, a closing fence.
+  [[nodiscard]] bool behind(const TextLine& line) const {
+    const std::size_t cells = cells_of(line.text).size();
+    return over_ || (!indices_.empty() && cells != columns_.size() && line.ended && (gap_ || cells == 1));
+  }
+
   static Column column_of(const std::string& cell) {
     const std::size_t open = cell.find(" [");
     if (open == std::string::npos || cell.back() != ']') return {cell, ""};
@@ -180,6 +193,7 @@ class QueryReader {
   Reading reading_;
   std::vector<Column> columns_;
   std::set<int> indices_;
+  bool gap_ = false, over_ = false;  // a blank line behind the last row; the table has ended
   std::set<std::string> models_;
 };
 
