@@ -206,6 +206,12 @@ TEST(OldAndNew, AQueryEndsWhereOtherTextBegins) {
     const Reading reading = read_wiring(rows + behind, "t");
     EXPECT_EQ(devices_of(reading.wiring, DeviceKind::kGpu).size(), 2U) << behind;
   }
+  // The command above it has the same words.
+  for (const char* command : {"nvidia-smi --query-gpu=index,name,pci.bus_id --format=csv\n", "me@box:~$ nvidia-smi --query-gpu=index,name,pci.bus_id --format=csv\n"}) {
+    EXPECT_EQ(devices_of(read_wiring(command + rows, "t").wiring, DeviceKind::kGpu).size(), 2U) << command;
+  }
+  const Reading bare = read_wiring("GeForce GTX 1070, 8119, GPU-1\n", "t");
+  EXPECT_EQ(bare.wiring.devices[1].model, "GeForce GTX 1070");
   EXPECT_NE(refusal(rows + "2, NVIDIA X\n").find("t:4:1: the row has 2 cells, the head 3"), std::string::npos);
 }
 

@@ -60,17 +60,23 @@ std::vector<std::string> cells_of(const std::string& line) {
 
 bool is_query_head(const std::string& line) {
   const auto cells = cells_of(line);
-  if (cells.size() < 2) return false;
+  if (cells.size() < 2 || line.find("--query-") != std::string::npos) return false;  // the latter: the command above it
   static const std::vector<std::string> known{"index", "name", "gpu_name", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "memory.total [MiB]", "memory.used [MiB]", "driver_version", "timestamp", "count"};
   return std::any_of(cells.begin(), cells.end(), [&](const std::string& cell) { return std::find(known.begin(), known.end(), cell) != known.end(); }) &&
          std::all_of(cells.begin(), cells.end(), [](const std::string& cell) { return !cell.empty() && std::islower(static_cast<unsigned char>(cell.front())) != 0; });
+}
+
+/// Drivers before 455 leave the maker out.
+bool is_model(std::string_view cell) {
+  constexpr std::string_view kStarts[] = {"NVIDIA ", "Tesla ", "GeForce ", "Quadro ", "TITAN ", "GRID "};
+  return std::any_of(std::begin(kStarts), std::end(kStarts), [&](std::string_view start) { return cell.starts_with(start); });
 }
 
 /// "0, NVIDIA H100 80GB HBM3, 81559 MiB": a row of a query without its head.
 bool is_bare_row(const std::string& line) {
   const auto cells = cells_of(line);
   if (cells.size() < 2 || cells.size() > 100) return false;
-  return std::any_of(cells.begin(), cells.end(), [](const std::string& cell) { return cell.substr(0, 7) == "NVIDIA " || cell.substr(0, 6) == "Tesla " || cell.substr(0, 4) == "GPU-"; }) &&
+  return std::any_of(cells.begin(), cells.end(), [](const std::string& cell) { return is_model(cell) || cell.starts_with("GPU-"); }) &&
          cells[0].substr(0, 4) != "GPU ";
 }
 
@@ -174,7 +180,7 @@ class QueryReader {
     const int at = add_gpu(reading_.wiring, free_index(line, parse_integer(cells[0])), "");
     Device& gpu = reading_.wiring.devices[static_cast<std::size_t>(at)];
     for (const std::string& cell : cells) {
-      if (cell.substr(0, 7) == "NVIDIA " || cell.substr(0, 6) == "Tesla ") {
+      if (is_model(cell)) {
         gpu.model = cell;
         models_.insert(cell);
       } else if (cell.substr(0, 4) == "GPU-") {
