@@ -280,6 +280,12 @@ TEST(NcclDialects, PrefixesCutToTheDevice) {
   EXPECT_EQ(log.communicators[0].ranks.at(1).device, 1);
 }
 
+TEST(NcclDialects, ArrowsOutOfAWebPage) {
+  const NcclLog log = read_nccl_log("box:7:8 [1] NCCL INFO Channel 03/0 : 1[1] -&gt; 0[0] via SHM/direct/direct\n", "t");
+  ASSERT_EQ(log.communicators.size(), 1U);
+  EXPECT_EQ(log.communicators[0].links.count({1, 0}), 1U);
+}
+
 TEST(NcclDialects, SizesInLinesOfTheTopology) {
   const NcclLog log = read_nccl_log("[3] box:7:8 [1] NCCL INFO comm 0x5 rank 3 nRanks 12 nNodes 3 localRanks 4 localRank 3 MNNVL 0\n", "t");
   ASSERT_EQ(log.communicators.size(), 1U);

@@ -2,14 +2,15 @@
 #include "wirewise/wiring/nccl_log.h"
 
 #include <algorithm>
-#include <deque>
 #include <cstdlib>
+#include <deque>
 #include <optional>
 #include <tuple>
 
 #include "wirewise/base/text.h"
 #include "wirewise/wiring/nccl_instances.h"
 #include "wirewise/wiring/nccl_lines.h"
+#include "wirewise/wiring/pasted.h"
 #include "wirewise/wiring/text_lines.h"
 
 namespace wirewise {
@@ -333,7 +334,11 @@ class Reader {
 
 }  // namespace
 
-NcclLog read_nccl_log(std::string_view text, std::string_view file) { return Reader(file).run(text); }
+NcclLog read_nccl_log(std::string_view text, std::string_view file) {
+  std::string plain = utf8_of(text);
+  read_entities(plain);  // "0[0] -&gt; 1[1]", out of a web page
+  return Reader(file).run(plain);
+}
 
 NcclTransport transport_of(std::string_view text) noexcept {
   if (text.starts_with("P2P")) return NcclTransport::kPeer;

@@ -35,15 +35,6 @@ void replace_all(std::string& text, std::string_view what, std::string_view with
   text = made.append(text, from);
 }
 
-/// Ampersands last: "&amp;lt;" is the text "&lt;".
-void read_entities(std::string& text) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kEntities{
-      {{"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&#34;", "\""}, {"&#39;", "'"}, {"&#x27;", "'"}, {"&nbsp;", " "}, {"&amp;", "&"}}};
-  // A file of XML has entities by right.
-  if (text.find("&lt;") == std::string::npos && text.find("&gt;") == std::string::npos && text.find("&nbsp;") == std::string::npos) return;
-  for (const auto& [entity, character] : kEntities) replace_all(text, entity, character);
-}
-
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::size_t from = 0;
@@ -197,6 +188,15 @@ void uncover_head(std::string& line) {
 }
 
 }  // namespace
+
+void read_entities(std::string& text) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kEntities{
+      {{"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&#34;", "\""}, {"&#39;", "'"}, {"&#x27;", "'"}, {"&nbsp;", " "}, {"&amp;", "&"}}};
+  // A file of XML has entities by right.
+  if (text.find("&lt;") == std::string::npos && text.find("&gt;") == std::string::npos && text.find("&nbsp;") == std::string::npos) return;
+  // Ampersands last: "&amp;lt;" is the text "&lt;".
+  for (const auto& [entity, character] : kEntities) replace_all(text, entity, character);
+}
 
 std::string utf8_of(std::string_view text) {
   const bool little = text.starts_with("\xff\xfe"), big = text.starts_with("\xfe\xff");

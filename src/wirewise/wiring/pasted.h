@@ -9,6 +9,9 @@ namespace wirewise {
 /// A text that Windows shells wrote as UTF-16, in UTF-8; any other as it is.
 [[nodiscard]] std::string utf8_of(std::string_view text);
 
+/// HTML's entities as what they stand for, in a text that has them for < or >.
+void read_entities(std::string& text);
+
 /// The text without what stands round the output that it shows: prose before and behind fences (```), the fences, commands with their prompts,
 /// marks of quoting (">", a diff's "+"), the bars of Markdown tables, a time or a label that (nearly) every line begins with, HTML's entities.
 /// All of it becomes blanks, so that lines and columns stay what they were (but for those behind an entity). Equal to `text` where there is none.
