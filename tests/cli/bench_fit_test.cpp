@@ -1,10 +1,15 @@
 // wirewise bench --fit as a user runs it on one host: what it writes, and what it refuses before anything is measured.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -59,12 +64,20 @@ TEST_F(BenchFit, MistakesAreOneLineAndExitTwoBeforeAnyRankStarts) {
   std::ofstream(at("matrix.txt")) << "\tGPU0\tGPU1\nGPU0\tX\tNV1\nGPU1\tNV1\tX\n";
   std::ofstream(at("broken.toml")) << "[[host]\n";
   std::ofstream(at("list.toml")) << "measured = [{ class = \"10 GbE\", beta_GBps = 1 }]\n[[host]]\ntemplate = \"workstation-10gbe\"\n";
+  std::filesystem::create_symlink(at("not-yet.toml"), at("lost.toml"));
+  std::filesystem::create_symlink(at("loop.toml"), at("loop.toml"));
+  ASSERT_EQ(mkfifo(at("pipe.toml").c_str(), 0600), 0);
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
       {{"--fit", at("new")}, "ends in .toml"},
       {{"--fit", at("nowhere/c.toml")}, "there is no folder"},
       {{"--fit", at("matrix.txt")}, "no description of a cluster but nvidia-smi topo"},
       {{"--fit", at("broken.toml")}, "broken.toml:1:"},
-      {{"--fit", at("list.toml")}, "by hand"},
+      {{"--fit", at("list.toml")}, "Lay its [[measured]] tables out"},
+      {{"--fit", ""}, "--fit is given, but empty"},
+      {{"--fit", at("lost.toml")}, "a link that leads nowhere"},
+      {{"--fit", at("loop.toml")}, "a link that leads nowhere"},
+      {{"--fit", at("pipe.toml")}, "no plain file"},
+      {{"--fit", folder_.string()}, "no plain file"},
       {{"--fit", at("c.toml"), "--op", "all_reduce"}, "--op is of collectives"},
       {{"--fit", at("c.toml"), "--cold"}, "--cold is of collectives"},
       {{"--fit", at("c.toml"), "--ranks", "1"}, "one rank has no links"},
@@ -79,6 +92,73 @@ TEST_F(BenchFit, MistakesAreOneLineAndExitTwoBeforeAnyRankStarts) {
     EXPECT_TRUE(program.out().empty()) << program.out();
   }
   EXPECT_FALSE(std::filesystem::exists(at("c.toml")));
+  EXPECT_TRUE(std::filesystem::is_symlink(at("lost.toml")));
+  EXPECT_TRUE(std::filesystem::is_symlink(at("loop.toml")));
+}
+
+/// The folder's lock, on which whoever keeps figures waits.
+class Lock {
+ public:
+  explicit Lock(const std::filesystem::path& folder) : folder_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) { flock(folder_, LOCK_EX); }
+  ~Lock() { close(folder_); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  [[nodiscard]] int waiting() const {
+    struct stat status {};
+    fstat(folder_, &status);
+    std::ifstream locks("/proc/locks");
+    int count = 0;
+    for (std::string line; std::getline(locks, line);) count += line.find("->") != std::string::npos && line.find(":" + std::to_string(status.st_ino) + " ") != std::string::npos ? 1 : 0;
+    return count;
+  }
+
+ private:
+  int folder_;
+};
+
+TEST_F(BenchFit, WhatWasChangedWhileItMeasuredStays) {
+  if (!std::ifstream("/proc/locks")) GTEST_SKIP() << "no /proc/locks to see who waits";
+  Program first({"bench", "--fit", at("n.toml"), "--ranks", "2", "--sizes", "8,1K,64K"}, kNoLauncher);
+  ASSERT_EQ(first.wait(), 0) << first.err();
+  std::optional<Lock> lock(folder_);
+  Program again({"bench", "--fit", at("n.toml"), "--ranks", "2", "--sizes", "8,1K,64K"}, kNoLauncher);
+  Program fresh({"bench", "--fit", at("m.toml"), "--ranks", "2", "--sizes", "8,1K,64K"}, kNoLauncher);
+  ASSERT_TRUE(testing_support::eventually([&] { return lock->waiting() == 2; }));
+  std::ofstream(at("n.toml"), std::ios::app) << "# a note\n";
+  std::filesystem::copy_file(at("n.toml"), at("m.toml"));
+  lock.reset();
+  EXPECT_EQ(again.wait(), 0) << again.err();
+  EXPECT_EQ(fresh.wait(), 0) << fresh.err();
+  for (const char* name : {"n.toml", "m.toml"}) {
+    EXPECT_TRUE(text_of(at(name)).ends_with("# a note\n")) << text_of(at(name));
+    EXPECT_EQ(read_cluster(text_of(at(name)), name).wiring.links.front().provenance, Provenance::kMeasured);
+  }
+}
+
+TEST_F(BenchFit, WhatCantBeKeptIsPrinted) {
+  const std::vector<std::string> arguments{"bench", "--fit", at("n.toml"), "--sizes", "8,1K,64K"};
+  if (!std::ifstream("/proc/locks")) GTEST_SKIP() << "no /proc/locks to see who waits";
+  std::optional<Lock> lock(folder_);
+  Program program(arguments, kNoLauncher);
+  ASSERT_TRUE(testing_support::eventually([&] { return lock->waiting() == 1; }));
+  std::filesystem::create_directory(at("n.toml"));
+  lock.reset();
+  EXPECT_EQ(program.wait(), 2) << program.err();
+  EXPECT_NE(program.err().find("[[measured]]\nclass = \"shared memory\""), std::string::npos) << program.err();
+}
+
+TEST_F(BenchFit, TheOwnerOfAFileStays) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root writes others' files";
+  const std::vector<std::string> arguments{"bench", "--fit", at("n.toml"), "--sizes", "8,1K,64K"};
+  ASSERT_EQ(Program(arguments, kNoLauncher).wait(), 0);
+  ASSERT_EQ(chown(at("n.toml").c_str(), 12345, 23456), 0);
+  ASSERT_EQ(chmod(at("n.toml").c_str(), 0640), 0);
+  ASSERT_EQ(Program(arguments, kNoLauncher).wait(), 0);
+  struct stat status {};
+  ASSERT_EQ(stat(at("n.toml").c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, 12345U);
+  EXPECT_EQ(status.st_gid, 23456U);
+  EXPECT_EQ(status.st_mode & 07777, 0640U);
 }
 
 }  // namespace

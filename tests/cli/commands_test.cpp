@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -57,6 +58,16 @@ TEST(Command, EachMistakeIsOneLineWithTheRemedyAndExitTwo) {
       {{"launch", "--ranks", "2", "--", "no-such-program"}, {"no-such-program can't be run"}},
       {{"launch", "--ranks", "2", "--", "script.py"}, {"script.py", "python3"}},
       {{"env", "--", "true"}, {"wirewise launch"}},
+      {{"topo", "--from", ""}, {"--from is given, but empty"}},
+      {{"place", "--cluster="}, {"--cluster is given, but empty"}},
+      {{"doctor", "nccl", ""}, {"empty"}},
+      {{"doctor", "nccl", "/"}, {"/ is a folder"}},
+      {{"doctor", "cluster", "--ranks", "2", "--threshold", "nan"}, {"--threshold", "between 0 and 1"}},
+      {{"topo", "--from", "dgx-1", "--to", "svg", "--json"}, {"--json and --to svg"}},
+      {{"topo", "--from", "512-h100", "--to", "matrix", "--bytes", "1M"}, {"--bytes"}},
+      {{"place", "--cluster", "dgx-1", "--mesh", "dp=8", "--emit", "env", "--json"}, {"--json and --emit env"}},
+      {{"place", "--cluster", "dgx-1", "--mesh", "dp=8", "--queue", "q"}, {"--queue goes with --emit jobset"}},
+      {{"place", "--cluster", "dgx-1", "--mesh", "dp=8,"}, {"a comma too many"}},
   };
   for (const Mistake& mistake : mistakes) {
     Program program(mistake.arguments);
@@ -67,6 +78,24 @@ TEST(Command, EachMistakeIsOneLineWithTheRemedyAndExitTwo) {
     for (const std::string& text : mistake.says)
       EXPECT_NE(program.err().find(text), std::string::npos) << text << " in " << program.err();
   }
+}
+
+// On a full disk nothing may look as if it had been said; closed streams must not be taken by files.
+TEST(Command, FullOrClosedStandardOutputIsAnError) {
+  const std::string program = WIREWISE_BUILD_DIR "/wirewise ";
+  for (const char* command : {"--version", "--help", "env", "topo list", "topo links", "topo --from dgx-1", "topo --from dgx-1 --json", "topo --from dgx-1 --to svg", "doctor --from dgx-1",
+                              "doctor --from dgx-1 --json", "place --cluster dgx-1 --mesh dp=8", "place --cluster dgx-1 --mesh dp=8 --emit env", "doctor cluster --ranks 2"}) {
+    for (const char* where : {" > /dev/full", " >&-", " >&- <&-", " >&- <&- 2>&-"}) {
+      const int status = std::system((program + command + where + (std::string(where).find("2>") == std::string::npos ? " 2> /dev/null" : "")).c_str());
+      EXPECT_TRUE(WIFEXITED(status));
+      EXPECT_EQ(WEXITSTATUS(status), 1) << command << where;
+    }
+  }
+}
+
+TEST(Command, NoHostsToLeaveOutMayBeGiven) {
+  Program program({"place", "--cluster", "dgx-1", "--mesh", "dp=8", "--exclude", "", "--json"});
+  EXPECT_EQ(program.wait(), 0) << program.err();
 }
 
 TEST(Command, NoSubcommandPrintsHelpOnStandardError) {

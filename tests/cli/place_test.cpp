@@ -53,6 +53,20 @@ TEST_F(Place, TellsWhereRanksLieAndAgainstWhat) {
   }
 }
 
+// A published model has 32 layers of 32 heads; sequences are the preset's own.
+TEST_F(Place, RefusesMeshesThatTheModelCantBeSpreadOver) {
+  const std::vector<std::pair<std::string, std::string>> cases{{"pp=64", "pp 64 is more stages than the model has layers, 32."},
+                                                               {"tp=3,dp=2", "tp 3 doesn't divide the model's heads, 32. Legal: 1, 2, 4, 8, 16, 32."},
+                                                               {"cp=7", "cp 7 doesn't divide train.sequence, "}};
+  for (const auto& [mesh, expected] : cases) {
+    Program program({"place", "--cluster", "512-h100", "--model", "llama-3-8b", "--mesh", mesh});
+    EXPECT_EQ(program.wait(), 2) << mesh;
+    EXPECT_NE(program.err().find(expected), std::string::npos) << program.err();
+  }
+  Program legal({"place", "--cluster", "512-h100", "--model", "llama-3-8b", "--mesh", "pp=32,tp=8,cp=2", "--json"});
+  EXPECT_EQ(legal.wait(), 0) << legal.err();
+}
+
 TEST_F(Place, EmitsForEachLauncher) {
   for (const char* kind : {"torchrun", "slurm", "slurm-hostfile", "rankfile", "jobset", "env", "json"}) {
     Program program({"place", "--from", file(), "--mesh", "dp=2,tp=4", "--emit", kind});

@@ -11,8 +11,10 @@
 #include "wirewise/wiring/embedded.h"
 #include "wirewise/wiring/host_template.h"
 #include "wirewise/wiring/link_classes.h"
+#include "wirewise/wiring/reading.h"
 #include "wirewise/wiring/relation.h"
 #include "wirewise/wiring/settings.h"
+#include "wirewise/wiring/write.h"
 
 namespace wirewise {
 namespace {
@@ -78,6 +80,17 @@ TEST(Shipped, EveryHostSaysWhereItsFiguresAreFrom) {
       EXPECT_FALSE(device.model.empty()) << device.name;
       EXPECT_GT(device.memory, 0U) << device.name;
     }
+  }
+}
+
+TEST(Shipped, EveryHostsMatrixReadsBackToTheSameMatrix) {
+  for (const std::string& name : names_below("hosts/")) {
+    SCOPED_TRACE(name);
+    const std::string matrix = write_matrix(read_shipped(name).value().wiring);
+    const Reading back = read_wiring(matrix, name + ".txt");
+    EXPECT_EQ(back.format, Format::kNvidiaTopo);
+    EXPECT_EQ(write_matrix(back.wiring), matrix);
+    EXPECT_TRUE(back.notes.empty()) << back.notes.front().text;
   }
 }
 

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -102,7 +101,7 @@ Request read_request(const Arguments& arguments, int ranks) {
 
 /// The same command for a rank of its own.
 std::vector<std::string> rank_command(const Arguments& arguments) {
-  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "bench"};
+  std::vector<std::string> command{own_program(), "bench"};
   const auto add = [&](const char* flag, const std::string& value) { command.push_back(std::string(flag) + "=" + value); };
   if (!arguments.fit.empty()) {
     add("--fit", arguments.fit);
@@ -150,8 +149,8 @@ std::string device_preamble(const Accelerator& device, CudaComm comm, int ranks)
 
 /// Prints to standard output at once, so that a reader sees each case as it is done.
 void print(const std::string& text) {
-  std::cout << text << std::flush;
-  if (!std::cout) throw Error(ErrorKind::kFailed, "standard output is closed.", "Keep its reader alive until the end.");
+  std::cout << text;
+  flush_output();
 }
 
 std::unique_ptr<Communicator> join_ranks(const RankEnvironment& environment) {

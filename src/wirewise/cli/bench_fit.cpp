@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,13 +114,18 @@ struct Description {
 };
 
 std::optional<Description> read_description(const std::string& file) {
-  std::error_code none;
-  if (!fs::exists(file, none)) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) {
+    const int error = errno;
+    if (::lstat(file.c_str(), &status) == 0)
+      throw bad_input("--fit " + printable(file) + " is a link that leads nowhere: " + std::strerror(error) + ".", "Name the file itself, or mend the link.");
+    if (error != ENOENT) throw bad_input("--fit " + printable(file) + ": " + std::strerror(error) + ".", "Check the path and its permissions.");
     if (!file.ends_with(".toml"))
       throw bad_input("--fit " + printable(file) + " is no file, and a new description needs the name of one.",
                       "Name it so that it ends in .toml.");
     return std::nullopt;
   }
+  if (!S_ISREG(status.st_mode)) throw bad_input("--fit " + printable(file) + " is no plain file.", "Name one that can be written anew.");
   Reading reading = read_wiring_file(file);
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;
@@ -186,16 +192,35 @@ std::string between(const ClassPair& pair, const std::vector<RankSpot>& spots) {
               "Check the folder's permissions and room.");
 }
 
-/// Beside, synced, renamed: the file is whole at every moment. A link is followed, permissions stay.
-void write_file(const std::string& name, const std::string& text) {
+/// The file that a name leads to, through links; the name itself where there is none yet.
+fs::path file_of(const std::string& name) {
   std::error_code none;
-  const fs::path file = fs::exists(name, none) ? fs::canonical(name) : fs::path(name);
+  return fs::exists(name, none) ? fs::canonical(name) : fs::path(name);
+}
+
+/// Held while a description is read, changed and replaced, so that of two that keep figures at once neither loses the other's. The lock is on
+/// the folder, since the file itself is replaced; where a file system has no locks it is done without.
+comm::UniqueFd lock_folder_of(const std::string& name) {
+  const fs::path file = file_of(name);
+  comm::UniqueFd folder(::open(file.has_parent_path() ? file.parent_path().c_str() : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  while (folder.get() >= 0 && ::flock(folder.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  return folder;
+}
+
+/// Beside, synced, renamed: the file is whole at every moment. A link is followed; permissions stay, and the owner where that is allowed.
+void write_file(const std::string& name, const std::string& text) {
+  const fs::path file = file_of(name);
   struct stat before {};
-  const mode_t mode = ::stat(file.c_str(), &before) == 0 ? before.st_mode & 07777 : 0644;
+  const bool old = ::stat(file.c_str(), &before) == 0;
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  const mode_t mode = old ? before.st_mode & 07777 : 0666 & ~mask;
   const fs::path beside = file.string() + ".part" + std::to_string(::getpid());
   {
     const comm::UniqueFd out(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (out.get() < 0) cannot_write(file, errno);
+    if (old && ::fchown(out.get(), before.st_uid, before.st_gid) != 0) (void)::fchown(out.get(), static_cast<uid_t>(-1), before.st_gid);
     int error = ::fchmod(out.get(), mode) == 0 ? 0 : errno;
     for (std::size_t at = 0; error == 0 && at < text.size();) {
       const ssize_t written = ::write(out.get(), text.data() + at, text.size() - at);
@@ -283,7 +308,12 @@ void check_fit_file(const std::string& file) {
                     "Name a file where you may write.");
   const MeasuredClass trial{
       .name = std::string(kSharedMemoryClass), .alpha = 1, .beta = 1, .residual = 0, .source = {}, .between = {}, .date = {}, .sizes = {}};
-  if (known) (void)with_measured(known->text, file, std::span(&trial, 1));
+  if (!known) return;
+  try {
+    (void)with_measured(known->text, file, std::span(&trial, 1));
+  } catch (const Error& error) {  // its remedy would be the figures of the trial
+    throw bad_input(error.sentence(), "Lay its [[measured]] tables out with a line for each key, or measure into a new file.");
+  }
 }
 
 int fit_links(Communicator& communicator, const FitOptions& options) {
@@ -345,9 +375,18 @@ int fit_links(Communicator& communicator, const FitOptions& options) {
         {one.pair.name, one.alpha_of_link, one.fit.beta, one.fit.residual, kSource, between(one.pair, spots), today(), one.fit.sizes});
   }
   if (!kept.empty()) {
-    const std::string text = with_measured(known ? known->text : new_description(spots), options.file, kept);
-    (void)read_cluster(text, options.file);  // what is written reads back
-    write_file(options.file, text);
+    try {
+      // Measuring took a while: what was changed in the file or came into being since then stays.
+      const comm::UniqueFd lock = lock_folder_of(options.file);
+      known = read_description(options.file);
+      const std::string text = with_measured(known ? known->text : new_description(spots), options.file, kept);
+      (void)read_cluster(text, options.file);  // what is written reads back
+      write_file(options.file, text);
+    } catch (const Error& error) {
+      const std::string tables = measured_tables(kept);  // which a layout that isn't understood has as its remedy
+      if (std::string_view(error.what()).find(tables) == std::string_view::npos) std::cerr << "What was measured, to be put in by hand:\n" << tables << std::flush;
+      throw;
+    }
   }
   print(all, left_out, options, !known);
   return 0;

@@ -2,7 +2,6 @@
 // this host.
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <filesystem>
 #include <fmt/format.h>
 #include <iostream>
 #include <memory>
@@ -98,7 +97,7 @@ int run_rank(const Arguments& arguments, const RankEnvironment& environment) {
 }
 
 int run(const Arguments& arguments) {
-  if (arguments.threshold <= 0 || arguments.threshold >= 1) throw bad_input("--threshold must lie between 0 and 1.", "0.25 names what is a quarter below the median.");
+  if (!(arguments.threshold > 0 && arguments.threshold < 1)) throw bad_input("--threshold must lie between 0 and 1.", "0.25 names what is a quarter below the median.");
   const RankEnvironment environment = read_rank_environment();
   const bool launched = environment.launcher != Launcher::kNone;
   check_ranks_asked(environment, arguments.ranks);
@@ -107,7 +106,7 @@ int run(const Arguments& arguments) {
     throw bad_input("wirewise doctor cluster compares ranks, and here is one.", "Start it on all nodes: srun --ntasks-per-node=1 wirewise doctor cluster; or on this host with --ranks N.");
   }
   LaunchOptions options;
-  options.command = {std::filesystem::read_symlink("/proc/self/exe").string(), "doctor", "cluster", "--threshold=" + fmt::format("{}", arguments.threshold),
+  options.command = {own_program(), "doctor", "cluster", "--threshold=" + fmt::format("{}", arguments.threshold),
                      "--rounds=" + std::to_string(arguments.rounds)};
   if (arguments.device != "cpu") options.command.push_back("--device=" + arguments.device);
   if (arguments.json) options.command.emplace_back("--json");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -290,6 +291,8 @@ void print_communicators(const NcclLog& log) {
 }
 
 std::string read_all(const std::string& path) {
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none)) throw bad_input(printable(path) + " is a folder.", "Give the log itself; those of several hosts may be joined in one file.");
   std::ifstream in(path, std::ios::binary);
   if (!in) throw bad_input("there is no log " + printable(path) + " that can be read.", "Check the path.");
   std::string text;
@@ -298,6 +301,7 @@ std::string read_all(const std::string& path) {
     text.append(block.data(), static_cast<std::size_t>(in.gcount()));
     if (text.size() > kMostBytes) throw bad_input(printable(path) + " is larger than 1 GiB.", "Give the beginning of it: all that counts is printed at the start of a run.");
   }
+  if (in.bad()) throw bad_input(printable(path) + " can't be read to its end.", "Check the disk that it lies on.");
   return text;
 }
 

@@ -12,6 +12,7 @@
 
 #include "wirewise/base/error.h"
 #include "wirewise/base/text.h"
+#include "wirewise/cli/launcher.h"
 #include "wirewise/cli/rank_exit.h"
 #include "wirewise/cli/report.h"
 #include "wirewise/cli/round.h"
@@ -63,7 +64,7 @@ std::string line_for(const LaunchOptions& options, int node, int restarts, const
   std::string line = "cd " + shell_quoted(std::filesystem::current_path().string()) + " && exec env";
   const auto add = [&](const std::string& word) { line += " " + shell_quoted(word); };
   for (const auto& [name, value] : variables) add(name + "=" + value);
-  add(std::filesystem::read_symlink("/proc/self/exe").string());
+  add(own_program());
   for (const std::string& word :
        {std::string("launch"), std::string("--take-orders"), fmt::format("--nnodes={}", options.nodes), fmt::format("--node-rank={}", node),
         fmt::format("--nproc-per-node={}", options.local_ranks), "--master-addr=" + options.master_addr,

@@ -177,4 +177,11 @@ int launch(const LaunchOptions& options) {
   }
 }
 
+std::string own_program() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error) throw Error(ErrorKind::kFailed, "this program can't be found to be started as ranks: /proc/self/exe: " + error.message() + ".", "Mount /proc.");
+  return program.string();
+}
+
 }  // namespace wirewise

@@ -38,4 +38,7 @@ void check(const LaunchOptions& options);
 /// command that can't be run.
 [[nodiscard]] int launch(const LaunchOptions& options);
 
+/// Where this program lies, to be started again as a rank. Throws where the system doesn't tell.
+[[nodiscard]] std::string own_program();
+
 }  // namespace wirewise

@@ -51,6 +51,21 @@ Error parse_error(const CLI::App& app, const CLI::ParseError& error) {
   return bad_input(sentence, help);
 }
 
+/// An empty value is most often a shell's variable that isn't set, and would be taken for an option that isn't given. Hosts to leave out may be
+/// none, and words of programs to be launched are not ours.
+void refuse_empty(const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front() == "launch") return;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    const bool assigned = word.starts_with("--") && word.find('=') == word.size() - 1;
+    if (!word.empty() && !assigned) continue;
+    const std::string option = assigned ? word.substr(0, word.size() - 1) : i > 0 ? arguments[i - 1] : "";
+    if (option == "--exclude") continue;
+    throw bad_input((option.starts_with("--") ? printable(option) + " is given, but" : "an argument is given, but") + " empty.",
+                    "Say what it is, or leave it out: a variable of the shell may not be set.");
+  }
+}
+
 int run(std::vector<std::string> arguments) {
   int exit = 0;
   // What follows "--" is a program of its own, with options of its own: the parser must not see it.
@@ -71,10 +86,13 @@ int run(std::vector<std::string> arguments) {
     if (!program.empty() && (arguments.empty() || arguments.front() != "launch")) {
       throw bad_input("only wirewise launch takes a program after --.", "See wirewise --help.");
     }
+    refuse_empty(arguments);
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
     app.parse(std::move(arguments));
   } catch (const CLI::Success& help) {  // --help, --version
-    return app.exit(help);
+    const int code = app.exit(help);
+    flush_output();
+    return code;
   } catch (const CLI::ParseError& error) {
     throw parse_error(app, error);
   }
@@ -82,6 +100,8 @@ int run(std::vector<std::string> arguments) {
     std::cerr << app.help();
     return exit_code(ErrorKind::kBadInput);
   }
+  // What a training run leaves is its checkpoints, and what a launched program prints is its own.
+  if (exit == 0 && !app.got_subcommand("train") && !app.got_subcommand("launch")) flush_output();
   return exit;
 }
 
@@ -90,6 +110,7 @@ int run(std::vector<std::string> arguments) {
 
 int main(int argc, char** argv) {
   try {
+    wirewise::occupy_standard_streams();
     return wirewise::run({argv + 1, argv + argc});
   } catch (const std::exception& error) {
     return wirewise::report(error);

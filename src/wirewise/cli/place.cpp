@@ -208,6 +208,14 @@ void print(const Placement& placement, const std::vector<RankPlace>& places, con
   for (const std::string& line : placement.why) std::cout << "  " << printable(line) << "\n";
 }
 
+/// Options that would be taken and not done.
+void refuse_idle(const Options& options, const CLI::App& command) {
+  if (options.json && !options.emit.empty() && options.emit != "json") throw bad_input("--json and --emit " + options.emit + " ask for different forms.", "Give either.");
+  for (const char* name : {"--jobset-name", "--queue", "--image", "--topology-level"}) {
+    if (command.count(name) > 0 && (options.json || options.emit != "jobset")) throw bad_input(std::string(name) + " goes with --emit jobset.", "Leave it out, or emit a JobSet.");
+  }
+}
+
 void run(const Options& options) {
   const Wiring wiring = wiring_of(options);
   PlacementOptions how;
@@ -262,7 +270,10 @@ void register_place(CLI::App& app, int&) {
   place->add_option("--image", options->jobset.image, "The containers' image");
   place->add_option("--topology-level", options->jobset.level, "The node label that names a leaf switch or rack");
   place->add_flag("--json", options->json, "One JSON object on standard output");
-  place->callback([options] { run(*options); });
+  place->callback([options, place] {
+    refuse_idle(*options, *place);
+    run(*options);
+  });
 }
 
 }  // namespace wirewise

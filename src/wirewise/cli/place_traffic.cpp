@@ -1,6 +1,9 @@
 #include "wirewise/cli/place_traffic.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
 
 #include "wirewise/base/error.h"
 #include "wirewise/train/prepare.h"
@@ -39,6 +42,26 @@ Prepared data_parallel(TrainConfig config, const Strategy& mesh, const PlacedOn&
   return prepare(config, 1);
 }
 
+std::string divisors_of(std::int64_t number) {
+  std::string text;
+  for (std::int64_t divisor = 1; divisor <= number; ++divisor) {
+    if (number % divisor == 0) text += (text.empty() ? "" : ", ") + std::to_string(divisor);
+  }
+  return text;
+}
+
+/// A mesh that no such model can be spread over has no traffic.
+void check_fits(const Strategy& mesh, const TrainConfig& config) {
+  const auto divides = [](const char* degree, int value, std::int64_t whole, const std::string& what, const char* remedy) {
+    if (whole % value != 0) throw bad_input(std::string(degree) + " " + std::to_string(value) + " doesn't divide " + what + ", " + std::to_string(whole) + ".", remedy + divisors_of(whole) + ".");
+  };
+  if (mesh.pp > config.model.layers) {
+    throw bad_input("pp " + std::to_string(mesh.pp) + " is more stages than the model has layers, " + std::to_string(config.model.layers) + ".", "Make pp smaller, or the model deeper.");
+  }
+  divides("tp", mesh.tp, config.model.heads, "the model's heads", "Legal: ");
+  divides("cp", mesh.cp, config.sequence, "train.sequence", "Legal: ");
+}
+
 }  // namespace
 
 StepTraffic step_traffic(const PlacedStep& step, const PlacedOn& on) {
@@ -46,6 +69,7 @@ StepTraffic step_traffic(const PlacedStep& step, const PlacedOn& on) {
   Strategy mesh = parse_mesh(step.mesh.empty() ? mesh_of(config.strategy, on.devices) : step.mesh);
   mesh.zero = config.strategy.zero;
   const Prepared prepared = data_parallel(config, mesh, on);
+  check_fits(mesh, prepared.config);
   TransformerStep size;
   size.parameters = static_cast<double>(prepared.model.parameters());
   size.layers = static_cast<int>(prepared.config.model.layers);

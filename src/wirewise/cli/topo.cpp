@@ -33,6 +33,7 @@ void print_notes(const Reading& reading, const std::string& file) {
 
 void run(const Options& options) {
   if (!options.bytes.empty() && (options.json || options.to != "text")) throw bad_input("--bytes adds lines to the text.", "Leave it out, or leave --to and --json out.");
+  if (options.json && options.to != "text" && options.to != "json") throw bad_input("--json and --to " + options.to + " ask for different forms.", "Give either.");
   const std::vector<Bytes> sizes = options.bytes.empty() ? std::vector<Bytes>{} : bench::parse_sizes(options.bytes);
   const bool here = options.from.empty();
   const Reading reading = here ? discover() : read_wiring_file(options.from);
@@ -48,7 +49,10 @@ void run(const Options& options) {
   } else if (options.to == "matrix") {
     std::cout << write_matrix(reading.wiring);
   } else {
-    std::cout << write_tree(reading.wiring) << write_groups(reading.wiring, sizes);
+    const std::string groups = write_groups(reading.wiring, sizes);
+    if (!sizes.empty() && groups.empty())
+      throw bad_input("--bytes: " + std::string(here ? "this machine" : printable(options.from)) + " has no two GPUs that would sum anything.", "Leave it out, or give a wiring that has.");
+    std::cout << write_tree(reading.wiring) << groups;
     for (const Fact& fact : reading.facts) std::cout << printable(fact.subject) << "  " << printable(fact.name) << "  " << printable(fact.value) << "\n";
   }
   std::cout << std::flush;

@@ -46,7 +46,7 @@ struct Arguments {
 
 /// The same command for a rank of its own.
 std::vector<std::string> rank_command(const Arguments& arguments) {
-  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "train", "--started-by-train"};
+  std::vector<std::string> command{own_program(), "train", "--started-by-train"};
   const auto add = [&](const std::string& flag, const std::string& value) {
     if (!value.empty()) command.push_back(flag + "=" + value);  // one word, since a value may begin with a dash
   };

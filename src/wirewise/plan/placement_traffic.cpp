@@ -52,6 +52,7 @@ Strategy parse_mesh(std::string_view text) {
   strategy.dp_shard = 1;
   std::vector<std::string> seen;
   for (const std::string& word : split(text, ',')) {
+    if (word.empty()) throw bad_input("the mesh has a comma too many.", "Write pp=2,dp=8,tp=8.");
     const auto equals = word.find('=');
     std::string name = word.substr(0, equals);
     if (name == "dp") name = "dp_shard";

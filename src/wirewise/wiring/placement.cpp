@@ -44,7 +44,7 @@ int per_host(const PlacementModel& model, int ranks, int nodes) {
   for (const Slot& slot : model.slots()) ++slots[slot.host];
   const auto fit = std::count_if(slots.begin(), slots.end(), [&](const auto& host) { return host.second >= each; });
   if (fit < nodes) {
-    throw bad_input("only " + std::to_string(fit) + " hosts have " + std::to_string(each) + " free devices, but " + std::to_string(nodes) + " are to be used.",
+    throw bad_input("only " + std::to_string(fit) + (fit == 1 ? " host has " : " hosts have ") + std::to_string(each) + " free devices, but " + std::to_string(nodes) + " are to be used.",
                     "Use more hosts with fewer ranks each, or fewer ranks.");
   }
   return each;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "wirewise/base/text.h"
@@ -21,7 +22,8 @@ std::string write_matrix(const Wiring& wiring) {
     std::size_t width = 6;
     const auto name = [&](int device) { return printable(wiring.devices[static_cast<std::size_t>(device)].name); };
     for (int device : shown) width = std::max(width, name(device).size());
-    const bool cpus = std::any_of(shown.begin(), shown.end(), [&](int d) { return !wiring.devices[static_cast<std::size_t>(d)].cpus.empty(); });
+    std::size_t cpus = std::string_view("CPU Affinity").size();
+    for (const int device : shown) cpus = std::max(cpus, printable(wiring.devices[static_cast<std::size_t>(device)].cpus).size());
     text += std::string(width, ' ');
     std::vector<std::size_t> widths;  // of each column
     for (int column : shown) {
@@ -29,13 +31,14 @@ std::string write_matrix(const Wiring& wiring) {
       for (int row : shown) widths.back() = std::max(widths.back(), name_of(relations.between(row, column)).size());
       text += "  " + fmt::format("{:<{}}", name(column), widths.back());
     }
-    text += cpus ? "  CPUs            NUMA\n" : "  NUMA\n";
+    // Heads and N/A as nvidia-smi has them: readers tell the columns by their order.
+    text += fmt::format("  {:<{}}  NUMA Affinity\n", "CPU Affinity", cpus);
     for (int row : shown) {
       text += fmt::format("{:<{}}", name(row), width);
       for (std::size_t i = 0; i < shown.size(); ++i) text += "  " + fmt::format("{:<{}}", name_of(relations.between(row, shown[i])), widths[i]);
       const Device& device = wiring.devices[static_cast<std::size_t>(row)];
-      if (cpus) text += fmt::format("  {:<14}", printable(device.cpus.empty() ? "-" : device.cpus));
-      text += device.numa >= 0 ? fmt::format("  {}\n", device.numa) : "  -\n";
+      text += fmt::format("  {:<{}}", device.cpus.empty() ? "N/A" : printable(device.cpus), cpus);
+      text += device.numa >= 0 ? fmt::format("  {}\n", device.numa) : "  N/A\n";
     }
   }
   return text;
