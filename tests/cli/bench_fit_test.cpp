@@ -66,6 +66,8 @@ TEST_F(BenchFit, MistakesAreOneLineAndExitTwoBeforeAnyRankStarts) {
   std::ofstream(at("list.toml")) << "measured = [{ class = \"10 GbE\", beta_GBps = 1 }]\n[[host]]\ntemplate = \"workstation-10gbe\"\n";
   std::filesystem::create_symlink(at("not-yet.toml"), at("lost.toml"));
   std::filesystem::create_symlink(at("loop.toml"), at("loop.toml"));
+  std::ofstream(at("mine.toml")) << "[[host]]\ntemplate = \"workstation-10gbe\"\n";
+  ASSERT_EQ(chmod(at("mine.toml").c_str(), 0444), 0);
   ASSERT_EQ(mkfifo(at("pipe.toml").c_str(), 0600), 0);
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
       {{"--fit", at("new")}, "ends in .toml"},
@@ -78,6 +80,7 @@ TEST_F(BenchFit, MistakesAreOneLineAndExitTwoBeforeAnyRankStarts) {
       {{"--fit", at("loop.toml")}, "a link that leads nowhere"},
       {{"--fit", at("pipe.toml")}, "no plain file"},
       {{"--fit", folder_.string()}, "no plain file"},
+      {{"--fit", at("mine.toml")}, "read-only"},
       {{"--fit", at("c.toml"), "--op", "all_reduce"}, "--op is of collectives"},
       {{"--fit", at("c.toml"), "--cold"}, "--cold is of collectives"},
       {{"--fit", at("c.toml"), "--ranks", "1"}, "one rank has no links"},

@@ -125,6 +125,9 @@ std::optional<Description> read_description(const std::string& file) {
                       "Name it so that it ends in .toml.");
     return std::nullopt;
   }
+  // Replacing it needs the folder alone, but whoever made it read-only meant it, root's files too.
+  if (S_ISREG(status.st_mode) && ((status.st_mode & 0222) == 0 || ::access(file.c_str(), W_OK) != 0))
+    throw bad_input("--fit " + printable(file) + " is read-only.", "Make it writable (chmod u+w), or name another.");
   if (!S_ISREG(status.st_mode)) throw bad_input("--fit " + printable(file) + " is no plain file.", "Name one that can be written anew.");
   Reading reading = read_wiring_file(file);
   std::ifstream in(file, std::ios::binary);
