@@ -121,11 +121,11 @@ class Lock {
 
 TEST_F(BenchFit, WhatWasChangedWhileItMeasuredStays) {
   if (!std::ifstream("/proc/locks")) GTEST_SKIP() << "no /proc/locks to see who waits";
-  Program first({"bench", "--fit", at("n.toml"), "--ranks", "2", "--sizes", "8,1K,64K"}, kNoLauncher);
+  Program first({"bench", "--fit", at("n.toml"), "--ranks", "2", "--sizes", "8,1K,64K,4M"}, kNoLauncher);
   ASSERT_EQ(first.wait(), 0) << first.err();
   std::optional<Lock> lock(folder_);
-  Program again({"bench", "--fit", at("n.toml"), "--ranks", "2", "--sizes", "8,1K,64K"}, kNoLauncher);
-  Program fresh({"bench", "--fit", at("m.toml"), "--ranks", "2", "--sizes", "8,1K,64K"}, kNoLauncher);
+  Program again({"bench", "--fit", at("n.toml"), "--ranks", "2", "--sizes", "8,1K,64K,4M"}, kNoLauncher);
+  Program fresh({"bench", "--fit", at("m.toml"), "--ranks", "2", "--sizes", "8,1K,64K,4M"}, kNoLauncher);
   ASSERT_TRUE(testing_support::eventually([&] { return lock->waiting() == 2; }));
   std::ofstream(at("n.toml"), std::ios::app) << "# a note\n";
   std::filesystem::copy_file(at("n.toml"), at("m.toml"));
@@ -139,7 +139,7 @@ TEST_F(BenchFit, WhatWasChangedWhileItMeasuredStays) {
 }
 
 TEST_F(BenchFit, WhatCantBeKeptIsPrinted) {
-  const std::vector<std::string> arguments{"bench", "--fit", at("n.toml"), "--sizes", "8,1K,64K"};
+  const std::vector<std::string> arguments{"bench", "--fit", at("n.toml"), "--sizes", "8,1K,64K,4M"};
   if (!std::ifstream("/proc/locks")) GTEST_SKIP() << "no /proc/locks to see who waits";
   std::optional<Lock> lock(folder_);
   Program program(arguments, kNoLauncher);
@@ -152,7 +152,7 @@ TEST_F(BenchFit, WhatCantBeKeptIsPrinted) {
 
 TEST_F(BenchFit, TheOwnerOfAFileStays) {
   if (geteuid() != 0) GTEST_SKIP() << "only root writes others' files";
-  const std::vector<std::string> arguments{"bench", "--fit", at("n.toml"), "--sizes", "8,1K,64K"};
+  const std::vector<std::string> arguments{"bench", "--fit", at("n.toml"), "--sizes", "8,1K,64K,4M"};
   ASSERT_EQ(Program(arguments, kNoLauncher).wait(), 0);
   ASSERT_EQ(chown(at("n.toml").c_str(), 12345, 23456), 0);
   ASSERT_EQ(chmod(at("n.toml").c_str(), 0640), 0);
