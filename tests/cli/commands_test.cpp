@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -91,6 +93,27 @@ TEST(Command, FullOrClosedStandardOutputIsAnError) {
       EXPECT_EQ(WEXITSTATUS(status), 1) << command << where;
     }
   }
+}
+
+// Logs of whole runs hold mostly the steps' own lines; they must not take many times their size.
+TEST(Command, ALargeLogOfNcclTakesFewTimesItsSize) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers take address space of their own";
+#endif
+  std::string name = (std::filesystem::temp_directory_path() / "wirewise-log-XXXXXX").string();
+  const int file = mkstemp(name.data());
+  ASSERT_GE(file, 0);
+  close(file);
+  {
+    std::ofstream log(name);
+    log << "n1:10:20 [0] NCCL INFO NCCL version 2.18.3+cuda12.2\n";
+    const std::string line = "step 12345 loss 3.14159 tokens/s 123456 lr 1e-4\n";
+    for (std::size_t written = 0; written < std::size_t{64} << 20; written += line.size()) log << line;
+  }
+  const int status = std::system(("ulimit -v 400000; exec " WIREWISE_BUILD_DIR "/wirewise doctor nccl " + name + " > /dev/null").c_str());
+  std::filesystem::remove(name);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(Command, NoHostsToLeaveOutMayBeGiven) {

@@ -205,6 +205,11 @@ TEST(EmitJobset, RefusesNamesThatTheClusterWouldRefuse) {
   for (const char* level : {"rack", "topology.kubernetes.io/zone", "oci.oraclecloud.com/rdma.local_block_id"}) {
     EXPECT_EQ(said([&](JobsetOptions& options) { options.level = level; }), "accepted") << level;
   }
+  JobsetOptions plain;
+  plain.image = "train:1";
+  for (const char* host : {"..", "node-", "_node", "a b", ""}) {
+    EXPECT_NE(refusal([&] { return emit_jobset(two_hosts("node1", host), plain); }).find("can't name the host"), std::string::npos) << host;
+  }
   EXPECT_NE(said([](JobsetOptions& options) { options.image.clear(); }).find("--image"), std::string::npos);
 }
 

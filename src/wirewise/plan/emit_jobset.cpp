@@ -97,6 +97,7 @@ std::string emit_jobset(std::span<const RankPlace> places, const JobsetOptions& 
     const std::string& host = ranks.front()->host;
     require_plain_host(host, "a Kubernetes label");
     if (host.size() > kLongestLabel) throw bad_input("a Kubernetes label can't hold the host name " + host + ": it is longer than 63 characters.", "Shorten it.");
+    if (!is_label_value(host)) throw bad_input("a Kubernetes label can't name the host " + host + ".", "It has to begin and end with a letter or a digit.");
     if (ranks.size() != each) throw bad_input("pods of a JobSet hold equally many ranks, but the hosts of this placement don't.", "Give --nodes.");
     for (std::size_t i = 0; i < each; ++i) {
       if (ranks[i]->rank == static_cast<int>(static_cast<std::size_t>(node) * each + i)) continue;

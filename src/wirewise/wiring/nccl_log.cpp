@@ -56,15 +56,14 @@ class Reader {
   explicit Reader(std::string_view file) : file_(file) {}
 
   NcclLog run(std::string_view text) {
-    const std::vector<TextLine> lines = text_lines(text);
-    for (const TextLine& line : lines) {
+    each_line(text, [&](const TextLine& line) {
       for (const NcclLine& part : nccl_lines(line, hosts_)) {
         if (part.level.empty()) plain(part.text, line.number);
         else if (part.text.empty() && part.level == "INFO") broken_off_.push_back(part);
         else message(part);
       }
       if (!line.ended && line.text.find("NCCL") != std::string::npos) note(line.number, "the file ends in the middle of this line.", true);
-    }
+    });
     if (!seen_) throw unreadable(file_, 0, 0, "there is no line of NCCL in it.", "Take the log of a run with NCCL_DEBUG=INFO.");
     log_.communicators = nccl_communicators(std::move(instances_));
     return std::move(log_);

@@ -21,14 +21,20 @@ std::size_t escape_length(std::string_view text, std::size_t at) {
 
 std::vector<TextLine> text_lines(std::string_view text) {
   std::vector<TextLine> lines;
+  each_line(text, [&](const TextLine& line) { lines.push_back(line); });  // a copy takes no more room than it needs
+  return lines;
+}
+
+void each_line(std::string_view text, const std::function<void(const TextLine&)>& take) {
   std::size_t at = text.substr(0, 3) == "\xef\xbb\xbf" ? 3 : 0;
   std::size_t start = at;
   TextLine line;
   const auto finish = [&](bool ended) {
-    line.number = static_cast<int>(lines.size()) + 1;
+    ++line.number;
     line.ended = ended;
-    lines.push_back(std::move(line));
-    line = {};
+    take(line);
+    line.text.clear();
+    line.column.clear();
   };
   while (at < text.size()) {
     if (text[at] == '\n') {
@@ -46,7 +52,6 @@ std::vector<TextLine> text_lines(std::string_view text) {
     }
   }
   if (at > start) finish(false);
-  return lines;
 }
 
 std::vector<Word> words_of(const TextLine& line) {

@@ -1,6 +1,7 @@
 // A text as people's terminals leave it, cut into lines and words that know where they stand.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ struct TextLine {
 
 /// All lines. Escape sequences, byte order marks, zero bytes and carriage returns are dropped; UTF-8's no-break space is a blank.
 [[nodiscard]] std::vector<TextLine> text_lines(std::string_view text);
+
+/// The same, one after the other, for texts too large to be held as lines.
+void each_line(std::string_view text, const std::function<void(const TextLine&)>& take);
 
 /// The words of a line between blanks and tabs.
 [[nodiscard]] std::vector<Word> words_of(const TextLine& line);
