@@ -69,6 +69,7 @@ TEST(Command, EachMistakeIsOneLineWithTheRemedyAndExitTwo) {
       {{"topo", "--from", "512-h100", "--to", "matrix", "--bytes", "1M"}, {"--bytes"}},
       {{"place", "--cluster", "dgx-1", "--mesh", "dp=8", "--emit", "env", "--json"}, {"--json and --emit env"}},
       {{"place", "--cluster", "dgx-1", "--mesh", "dp=8", "--queue", "q"}, {"--queue goes with --emit jobset"}},
+      {{"topo", "--from", "dgx-1", "--bytes", "1X"}, {"--bytes: \"1X\" is no size"}},
       {{"place", "--cluster", "dgx-1", "--mesh", "dp=8,"}, {"a comma too many"}},
   };
   for (const Mistake& mistake : mistakes) {

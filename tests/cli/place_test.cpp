@@ -54,6 +54,20 @@ TEST_F(Place, TellsWhereRanksLieAndAgainstWhat) {
 }
 
 // A published model has 32 layers of 32 heads; sequences are the preset's own.
+TEST_F(Place, LeavesHostsOutByNameOrAsSlurmWritesThem) {
+  const auto hosts_without = [](const std::string& exclude) {
+    Program program({"place", "--cluster", "512-h100", "--mesh", "dp=16", "--exclude", exclude, "--json"});
+    EXPECT_EQ(program.wait(), 0) << program.err();
+    std::set<std::string> hosts;
+    const auto json = nlohmann::json::parse(program.out());
+    for (const auto& rank : json["ranks"]) hosts.insert(rank["host"].get<std::string>());
+    return hosts;
+  };
+  EXPECT_EQ(hosts_without("node0"), (std::set<std::string>{"node1", "node2"}));
+  EXPECT_EQ(hosts_without("node0,node2"), (std::set<std::string>{"node1", "node3"}));
+  EXPECT_EQ(hosts_without("node[0-7,9]"), (std::set<std::string>{"node8", "node10"}));
+}
+
 TEST_F(Place, RefusesMeshesThatTheModelCantBeSpreadOver) {
   const std::vector<std::pair<std::string, std::string>> cases{{"pp=64", "pp 64 is more stages than the model has layers, 32."},
                                                                {"tp=3,dp=2", "tp 3 doesn't divide the model's heads, 32. Legal: 1, 2, 4, 8, 16, 32."},
@@ -148,7 +162,9 @@ TEST_F(Place, RefusesWithTheRemedy) {
       {{"--mesh", "tp=16"}, "don't fit on 8 devices"},        {{"--mesh", "pt=2"}, "Did you mean"},
       {{"--mesh", "tp=8", "--exclude", "host1"}, "host0"},    {{"--mesh", "tp=8", "--traffic", "tp"}, "names no size"},
       {{"--mesh", "tp=8", "--traffic", "cp=1G"}, "above 1"},  {{"--mesh", "tp=8", "--nodes", "3"}, "divides the ranks"},
-      {{"--mesh", "tp=8", "--exclude", "host0"}, "no GPUs"},  {{"--mesh", "tp=8", "--cluster", "512-h100"}, "Give either"},
+      {{"--mesh", "tp=8", "--exclude", "host0"}, "leaves out all hosts"},
+      {{"--mesh", "tp=8", "--exclude", "host[0"}, "--exclude host[0: "}, {{"--mesh", "tp=8", "--exclude", "host1,,host2"}, "--exclude host1,,host2: "},
+      {{"--mesh", "dp=8", "--traffic", "dp=1G,dp_shard=2G"}, "--traffic says dp_shard twice"},  {{"--mesh", "tp=8", "--cluster", "512-h100"}, "Give either"},
       {{}, "--config"},                                       {{"--mesh", "tp=8", "--ranks", "8"}, "--ranks goes with"},
   };
   for (const auto& [arguments, text] : cases) {

@@ -13,6 +13,7 @@
 
 #include "wirewise/base/error.h"
 #include "wirewise/base/nearest.h"
+#include "wirewise/base/node_list.h"
 #include "wirewise/base/text.h"
 #include "wirewise/cli/commands.h"
 #include "wirewise/cli/place_traffic.h"
@@ -43,6 +44,15 @@ Wiring wiring_of(const Options& options) {
   return read_wiring_file(file).wiring;
 }
 
+/// Names with commas between them, or as Slurm writes them: node[001-004,7].
+std::vector<std::string> left_out(const std::string& text) {
+  std::vector<std::string> names;
+  if (const auto fault = expand_node_list(text, names)) {
+    throw bad_input("--exclude " + printable(text) + ": " + fault->what + ", at column " + std::to_string(fault->offset + 1) + ".", "Write node3,node7 or node[3-7].");
+  }
+  return names;
+}
+
 /// The devices of all hosts but those that are taken out.
 std::vector<int> free_devices(const Wiring& wiring, const std::string& exclude) {
   std::map<std::string, int> hosts;
@@ -53,7 +63,7 @@ std::vector<int> free_devices(const Wiring& wiring, const std::string& exclude) 
     names.push_back(device.name);
   }
   std::set<int> out;
-  for (const std::string& name : split(exclude, ',')) {
+  for (const std::string& name : left_out(exclude)) {
     const auto found = hosts.find(name);
     if (found == hosts.end()) {
       const auto guess = nearest(name, names);
@@ -68,6 +78,7 @@ std::vector<int> free_devices(const Wiring& wiring, const std::string& exclude) 
       if (out.count(wiring.devices[static_cast<std::size_t>(device)].host) == 0) devices.push_back(device);
     }
   }
+  if (devices.empty() && !out.empty() && out.size() == names.size()) throw bad_input("--exclude leaves out all hosts: no GPUs are left to put ranks on.", "Leave fewer out.");
   if (devices.empty()) throw bad_input("this wiring has no GPUs to put ranks on.", "Give one that has, with --cluster or --from.");
   return devices;
 }
@@ -78,7 +89,9 @@ std::map<std::string, double> given_traffic(const std::string& text) {
     const auto equals = word.find('=');
     if (equals == std::string::npos) throw bad_input("--traffic " + printable(word) + " names no size.", "Write tp=10G,dp=1G: bytes that a rank sends in a step.");
     std::string name = word.substr(0, equals);
-    given[name == "dp" ? "dp_shard" : name] = static_cast<double>(parse_size(std::string_view(word).substr(equals + 1)));
+    if (name == "dp") name = "dp_shard";
+    const auto size = static_cast<double>(parse_size(std::string_view(word).substr(equals + 1)));
+    if (!given.emplace(name, size).second) throw bad_input("--traffic says " + printable(name) + " twice.", "Give it once.");
   }
   return given;
 }
@@ -260,7 +273,7 @@ void register_place(CLI::App& app, int&) {
   place->add_option("--set", options->overrides, "key=value over the configuration, repeatable")->take_all();
   place->add_option("--ranks", options->ranks, "With --config and without --mesh: how many ranks; otherwise one on every free device")->check(CLI::Range(1, 1 << 20));
   place->add_option("--nodes", options->nodes, "Hosts to use, equally many ranks on each; without it as comes out best")->check(CLI::PositiveNumber);
-  place->add_option("--exclude", options->exclude, "Hosts to leave out: node3,node7");
+  place->add_option("--exclude", options->exclude, "Hosts to leave out: node3,node7 or node[3-7]");
   place->add_option("--traffic", options->traffic, "Bytes that a rank sends in a step, by degree: tp=10G,dp=1G; the others as the configuration's, else as a transformer of 7 billion parameters");
   place->add_option("--zero", options->zero, "Stage of ZeRO over dp_shard, for its traffic, where no configuration says it (3)")->check(CLI::Range(0, 3));
   place->add_option("--emit", options->emit, "torchrun, slurm, slurm-hostfile, rankfile, jobset, env or json")

@@ -34,7 +34,7 @@ void print_notes(const Reading& reading, const std::string& file) {
 void run(const Options& options) {
   if (!options.bytes.empty() && (options.json || options.to != "text")) throw bad_input("--bytes adds lines to the text.", "Leave it out, or leave --to and --json out.");
   if (options.json && options.to != "text" && options.to != "json") throw bad_input("--json and --to " + options.to + " ask for different forms.", "Give either.");
-  const std::vector<Bytes> sizes = options.bytes.empty() ? std::vector<Bytes>{} : bench::parse_sizes(options.bytes);
+  const std::vector<Bytes> sizes = options.bytes.empty() ? std::vector<Bytes>{} : bench::parse_sizes(options.bytes, "--bytes");
   const bool here = options.from.empty();
   const Reading reading = here ? discover() : read_wiring_file(options.from);
   print_notes(reading, here ? "this machine" : options.from);
