@@ -8,8 +8,8 @@
 
 namespace wirewise::bench {
 
-/// The launcher's private folder where there is one (on one host, under wirewise), else its TCP store, which needs libtorch: a build without
-/// throws bad input that says how to start the ranks instead.
+/// The launcher's private folder where there is one (on one host, under wirewise), else a store over TCP at MASTER_ADDR, which rank 0 holds. In
+/// builds with libtorch that is its TCPStore; others can't speak with the one that torchrun's agent holds, and throw bad input.
 [[nodiscard]] std::shared_ptr<Store> meet_ranks(const RankEnvironment& environment);
 
 }  // namespace wirewise::bench
