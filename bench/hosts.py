@@ -51,6 +51,15 @@ def ip(*words):
     return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
 
 
+def wait_until_up(space, interface):
+    """The kernel tells of a carrier a moment after both ends are up; until then the interface can't be chosen."""
+    end = time.monotonic() + 10
+    while "LOWER_UP" not in (shown := ip("-n", space, "link", "show", interface)) or "state UP" not in shown:
+        if time.monotonic() > end:
+            raise RuntimeError(f"the interface in {space} doesn't come up: {shown}")
+        time.sleep(0.01)
+
+
 class Hosts:
     """Namespaces `wwh-PID-N`, each with one interface `wire0` of address 10.214.9.N+1; gone when left, whatever happened."""
 
@@ -79,7 +88,8 @@ class Hosts:
                 ip("-n", space, "link", "set", "lo", "up")
                 ip("-n", space, "link", "set", "wire0", "up")
                 self.shape(space, "wire0")
-            self.wait_until_up()
+            for space in self.spaces:
+                wait_until_up(space, "wire0")
         except BaseException:
             self.__exit__()
             raise
@@ -89,15 +99,6 @@ class Hosts:
         for space in self.made:
             subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
         self.made = []
-
-    def wait_until_up(self):
-        """The kernel tells of a carrier a moment after both ends are up; until then the interface can't be chosen."""
-        end = time.monotonic() + 10
-        for space in self.spaces:
-            while "LOWER_UP" not in (shown := ip("-n", space, "link", "show", "wire0")) or "state UP" not in shown:
-                if time.monotonic() > end:
-                    raise RuntimeError(f"the interface in {space} doesn't come up: {shown}")
-                time.sleep(0.01)
 
     def shape(self, space, interface):
         if self.rate:

@@ -15,6 +15,8 @@ import statistics
 import subprocess
 import sys
 
+from hosts import wait_until_up
+
 ADDRESSES = ("10.213.6.1", "10.213.6.2")
 MODEL = {
     "model.family": "gpt2", "model.layers": 6, "model.width": 384, "model.heads": 6, "model.vocab": 8192, "model.context": 256,
@@ -43,6 +45,8 @@ def two_hosts(rate):
             if rate != "none":
                 subprocess.run(["ip", "netns", "exec", host, "tc", "qdisc", "add", "dev", card, "root", "tbf", "rate", rate, "burst", "128kb", "latency",
                                 "50ms"], check=True)
+        for host, card in zip(hosts, cards):
+            wait_until_up(host, card)
         yield hosts
     finally:
         for host in hosts:

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from hosts import ip
+from hosts import ip, wait_until_up
 
 HOSTS = 4
 RACKS = [[0, 2], [1, 3]]
@@ -62,11 +62,7 @@ class Racks:
                 ip("-n", rack, "link", "set", "uplink0", "master", "bridge0", "up")
                 self.shape(rack, "uplink0", self.uplink)
             for space in self.hosts:
-                end = time.monotonic() + 10
-                while "state UP" not in ip("-n", space, "link", "show", "wire0"):
-                    if time.monotonic() > end:
-                        raise RuntimeError(f"the interface in {space} doesn't come up")
-                    time.sleep(0.01)
+                wait_until_up(space, "wire0")
         except BaseException:
             self.__exit__()
             raise
