@@ -463,5 +463,12 @@ TEST(BenchCommand, RanksAreTheLaunchersWhereThereIsOne) {
   EXPECT_NE(program.err().find("--ranks 3 differs from the 2 ranks that torchrun started"), std::string::npos) << program.err();
 }
 
+// 192.0.2.0/24 is kept for documentation, so no interface has it.
+TEST(BenchCommand, RankZeroMustRunWhereMasterAddrIs) {
+  Program program({"bench", "--op", "all_reduce", "--sizes", "8"}, {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}, {"MASTER_ADDR", "192.0.2.77"}, {"MASTER_PORT", "29500"}});
+  EXPECT_EQ(program.wait(), 2);
+  for (const char* part : {"192.0.2.77:29500", "no interface", "Rank 0 must run on the host that MASTER_ADDR names"}) EXPECT_NE(program.err().find(part), std::string::npos) << program.err();
+}
+
 }  // namespace
 }  // namespace wirewise::bench

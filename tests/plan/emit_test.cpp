@@ -113,6 +113,12 @@ TEST(EmitEnv, EachRankGetsItsGpuNicAndCpus) {
   auto places = two_hosts();
   places[0].cpus = "0'; touch pwned; '";
   EXPECT_NE(run_script(emit_env(places), "RANK=0", "program").find("0'; touch pwned; '"), std::string::npos);
+  places[0].rdma_nics = {"NIC0"};  // a description's number, by which NCCL finds nothing
+  places[0].interfaces = {"NIC12"};
+  EXPECT_EQ(emit_env({places.begin(), places.begin() + 1}).find("NIC"), std::string::npos);
+  places[0].interfaces = {"eth0"};
+  EXPECT_NE(emit_env({places.begin(), places.begin() + 1}).find("NCCL_SOCKET_IFNAME='=eth0'"), std::string::npos);
+  places[0].interfaces.clear();
   places[0].rdma_nics = {"a,b"};
   EXPECT_NE(refusal([&] { return emit_env(places); }).find("list of NICs"), std::string::npos);
 }
@@ -240,8 +246,8 @@ TEST(RankPlaces, ShareOutTheCpusOfTheirNodeAndNameTheNearestNic) {
   EXPECT_EQ(places[0].cpus, "4-7");
   EXPECT_EQ(places[0].gpu, 3);
   EXPECT_EQ(places[0].rdma_nics, std::vector<std::string>{"mlx5_1"});
-  EXPECT_EQ(places[1].cpus, "0-2");
-  EXPECT_EQ(places[2].cpus, "8-10");
+  EXPECT_EQ(places[1].cpus, "0,8");  // CPU 8 is the other thread of CPU 0's core
+  EXPECT_EQ(places[2].cpus, "1,9");
   EXPECT_EQ(places[2].local_rank, 2);
   EXPECT_EQ(parse_cpu_list("0-2,5"), (std::vector<int>{0, 1, 2, 5}));
   EXPECT_TRUE(parse_cpu_list("0-x").empty());

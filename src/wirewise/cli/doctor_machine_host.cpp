@@ -23,6 +23,21 @@ std::string value_of(const MachineFacts& facts, const std::string& name) {
   return found == facts.variables.end() ? std::string() : found->second;
 }
 
+/// Whether a list of protocols, or of those left out ("^LL,LL128"), is without LL128.
+bool without_ll128(const std::string& protocols) {
+  std::string list = lower_case(protocols);
+  const bool left_out = list.starts_with('^');
+  if (left_out) list.erase(0, 1);
+  const std::vector<std::string> names = split(list, ',');
+  return (std::find(names.begin(), names.end(), "ll128") != names.end()) == left_out;
+}
+
+/// Whether interfaces are named (not left out, as "^docker0,lo" does) and the first of them is a bridge of containers.
+bool names_bridge(const std::string& interfaces) {
+  const std::string_view name = interfaces.starts_with('=') ? std::string_view(interfaces).substr(1) : std::string_view(interfaces);
+  return name.starts_with("docker") || name.starts_with("veth") || name.starts_with("br-") || name.starts_with("virbr") || name.starts_with("cni") || name.starts_with("podman");
+}
+
 }  // namespace
 
 std::vector<Finding> check_shared_memory(const MachineFacts& facts) {
@@ -130,10 +145,13 @@ std::vector<Finding> check_variables(const MachineFacts& facts) {
       {"NCCL_P2P_LEVEL", [](const std::string& v) { return v == "LOC" || v == "0"; }, Severity::kWarning, "NCCL may not copy from GPU to GPU.", "Unset NCCL_P2P_LEVEL, or name a wider one such as PXB."},
       {"NCCL_NET_GDR_LEVEL", [](const std::string& v) { return v == "LOC" || v == "0"; }, Severity::kWarning, "GPUDirect RDMA is off.", "Unset NCCL_NET_GDR_LEVEL, or set PIX, PXB or PHB."},
       {"NCCL_NVLS_ENABLE", [](const std::string& v) { return v == "0"; }, Severity::kInfo, "Reductions in the NVSwitch are off.", "Unset NCCL_NVLS_ENABLE on Hopper and later."},
+      {"NCCL_SOCKET_IFNAME", [](const std::string& v) { return names_bridge(v); }, Severity::kError, "NCCL is told to use an interface of containers.", "Name the interface that leads to the other hosts; bridges reach this host's containers alone."},
+      {"GLOO_SOCKET_IFNAME", [](const std::string& v) { return names_bridge(v); }, Severity::kError, "Gloo is told to use an interface of containers.", "Name the interface that leads to the other hosts; bridges reach this host's containers alone."},
       {"NCCL_SOCKET_IFNAME", [](const std::string& v) { return v == "lo" || v == "=lo"; }, Severity::kError, "NCCL is told to use the loopback interface.", "Name the interface that leads to the other hosts; lo reaches this host alone."},
       {"GLOO_SOCKET_IFNAME", [](const std::string& v) { return v == "lo"; }, Severity::kError, "Gloo is told to use the loopback interface.", "Name the interface that leads to the other hosts; lo reaches this host alone."},
       {"NCCL_ALGO", any, Severity::kWarning, "NCCL's algorithm is pinned.", "Unset it: one algorithm for all sizes is wrong for most of them."},
-      {"NCCL_PROTO", any, Severity::kWarning, "NCCL's protocol is pinned.", "Unset it: LL halves the bandwidth of large messages, Simple adds latency to small ones, and LL128 forced where it isn't safe corrupts data."},
+      {"NCCL_PROTO", [](const std::string& v) { return without_ll128(v); }, Severity::kWarning, "NCCL may not use its protocol LL128.", "Unset NCCL_PROTO: LL128 gives nearly the whole bandwidth of NVLink at a small message's latency. Leave it out only where data came wrong."},
+      {"NCCL_PROTO", [](const std::string& v) { return !without_ll128(v); }, Severity::kWarning, "NCCL's protocol is pinned.", "Unset it: LL halves the bandwidth of large messages, Simple adds latency to small ones, and LL128 forced where it isn't safe corrupts data."},
       {"NCCL_DEBUG", [](const std::string& v) { return v == "TRACE" || v == "trace"; }, Severity::kWarning, "NCCL traces every call.", "Set NCCL_DEBUG=WARN, or INFO while something is looked for."},
       {"NCCL_MAX_NCHANNELS", [](const std::string& v) { const auto n = parse_integer(v); return n && *n > 0 && *n < 8; }, Severity::kWarning, "NCCL may use few channels only.", "Unset NCCL_MAX_NCHANNELS: each channel is a block of threads, and few of them can't fill NVLink."},
       {"NCCL_BUFFSIZE", [](const std::string& v) { const auto n = parse_integer(v); return n && *n > 0 && *n < 1 << 20; }, Severity::kInfo, "NCCL's buffers are small.", "Unset NCCL_BUFFSIZE (4 MiB)."},

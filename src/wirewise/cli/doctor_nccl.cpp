@@ -51,7 +51,9 @@ class Diagnosis {
   explicit Diagnosis(const NcclLog& log) : log_(log) {}
 
   std::vector<Finding> run() {
+    for (Finding& finding : check_nccl_end(log_)) findings_.push_back(std::move(finding));
     warnings();
+    for (Finding& finding : check_nccl_setup(log_)) findings_.push_back(std::move(finding));
     if (log_.versions.size() > 1) {
       add(Severity::kWarning, "Several versions of NCCL are in this log.", join(log_.versions, ", ") + ".", "One job wants one version on all hosts; several runs in one file are better read one by one.");
     }
@@ -90,7 +92,7 @@ class Diagnosis {
       const std::string evidence = fmt::format("Line {}{}{}: {}{}", warning.line, warning.host.empty() ? "" : ", " + warning.host, warning.place.empty() ? "" : ", " + warning.place, warning.text,
                                                warning.count > 1 ? fmt::format(" ({} times)", warning.count) : "");
       if (meaning.title.empty()) add(Severity::kWarning, "NCCL warned.", evidence, "");
-      else add(Severity::kError, meaning.title, evidence, meaning.remedy);
+      else add(warning.place.starts_with("ras/") ? Severity::kInfo : meaning.severity, meaning.title, evidence, meaning.remedy);
     }
   }
 
@@ -218,7 +220,7 @@ class Diagnosis {
       once(Severity::kWarning, "TCP sockets are used although there is RDMA.", some(sockets) + fmt::format("; adapters: {}.", log_.ib_devices.empty() ? "used by other pairs" : log_.ib_devices.begin()->second),
            "Unset NCCL_IB_DISABLE and NCCL_NET; see that the adapter's port is active on every host.");
     } else if (!sockets.empty() && inside_net.empty()) {
-      once(Severity::kWarning, "Hosts talk over TCP sockets.", some(sockets) + ".", "Where there is InfiniBand or RoCE, see wirewise doctor for why it isn't used; on 10 GbE there is nothing better.");
+      once(Severity::kWarning, "Hosts talk over TCP sockets.", some(sockets) + "." + (log_.no_ib.empty() ? "" : " NCCL found no RDMA device."), "Where there is InfiniBand or RoCE, see wirewise doctor for why it isn't used; on 10 GbE there is nothing better.");
     }
     if (!shared.empty()) {
       once(Severity::kWarning, peers && one.merged == 1 ? "Some GPUs of a host go through host memory, others don't." : "GPUs of a host go through host memory.", some(shared) + fmt::format("{}.", one.nvlink || one.nvls ? "; the log names NVLink between GPUs" : ""),
@@ -235,21 +237,23 @@ class Diagnosis {
   }
 
   void recognised() {
-    bool nvlink = false, nvls = false, any = false;
+    bool nvlink = false, nvls = false, any = false, collnet = false;
     for (const NcclCommunicator& one : log_.communicators) {
       nvlink = nvlink || one.nvlink || one.nvls;
       nvls = nvls || one.nvls;
+      collnet = collnet || one.collnet;
       any = any || !one.links.empty();
     }
     if (rdma_ && !direct_) {
-      add(Severity::kWarning, "No GPUDirect RDMA: traffic between hosts stops in host memory.", log_.gdr_disabled ? "NCCL says that it is disabled." : "No connection over NET/IB is marked GDRDMA.",
+      add(Severity::kWarning, "No GPUDirect RDMA: traffic between hosts stops in host memory.", !log_.gdr_far.empty() ? "NCCL says: " + log_.gdr_far + "." : log_.gdr_disabled ? "NCCL says that it is disabled." : log_.gdr_enabled ? "The adapters can (GPU Direct RDMA Enabled), but no connection over NET/IB is marked GDRDMA." : "No connection over NET/IB is marked GDRDMA.",
           "Load nvidia_peermem, or use the driver's open kernel modules (dma-buf); keep each NIC behind its GPU's PCIe switch, or set NCCL_NET_GDR_LEVEL=PHB. Not every adapter can do it (Omni-Path needs its own driver).");
     }
-    if (!any && !nvls && !log_.gdr_enabled && !log_.dmabuf) return;
+    if (!any && !nvls && !collnet && !log_.gdr_enabled && !log_.dmabuf) return;
     std::vector<std::string> parts;
     if (any) parts.push_back(peers_ ? "peer-to-peer between GPUs: yes" : shared_ || sockets_ ? "peer-to-peer between GPUs: no" : "peer-to-peer between GPUs: not to be seen");
     parts.push_back(nvls ? "NVLink: yes, with reductions in the NVSwitch (NVLS)" : nvlink ? "NVLink: yes" : peers_ ? "NVLink: the log doesn't say (P2P goes over NVLink or PCIe)" : "NVLink: not to be seen");
-    parts.push_back(direct_ || log_.gdr_enabled ? "GPUDirect RDMA: yes" : rdma_ ? "GPUDirect RDMA: no" : log_.dmabuf ? "GPUDirect RDMA: dma-buf is available" : "GPUDirect RDMA: not to be seen");
+    parts.push_back(direct_ ? "GPUDirect RDMA: yes" : rdma_ ? "GPUDirect RDMA: no" : log_.gdr_enabled ? "GPUDirect RDMA: the adapters can" : log_.dmabuf ? "GPUDirect RDMA: dma-buf is available" : "GPUDirect RDMA: not to be seen");
+    if (collnet) parts.emplace_back("sums in the network's switches (CollNet, SHARP): yes");
     add(Severity::kInfo, "What NCCL recognised.", join(parts, "; ") + ".", !nvlink && peers_ ? "NCCL_DEBUG_SUBSYS=INIT,GRAPH makes it print the links that it found." : "");
   }
 

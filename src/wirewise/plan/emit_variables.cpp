@@ -18,7 +18,12 @@ std::string listed(const std::vector<std::string>& names) {
   return join(names, ",");
 }
 
-void add_nics(NamedValues& values, const std::vector<std::string>& rdma, const std::vector<std::string>& interfaces) {
+/// "NIC3" is a description's or nvidia-smi's number for an adapter: no library finds one by it.
+bool is_number(const std::string& name) { return name.starts_with("NIC") && name.find_first_not_of("0123456789", 3) == std::string::npos; }
+
+void add_nics(NamedValues& values, std::vector<std::string> rdma, std::vector<std::string> interfaces) {
+  std::erase_if(rdma, is_number);
+  std::erase_if(interfaces, is_number);
   if (!rdma.empty()) values.emplace_back("NCCL_IB_HCA", "=" + listed(rdma));  // "=": these very names
   if (interfaces.empty()) return;
   values.emplace_back("NCCL_SOCKET_IFNAME", "=" + listed(interfaces));

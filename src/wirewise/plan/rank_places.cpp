@@ -60,6 +60,19 @@ bool speaks_rdma(const Wiring& wiring, const std::vector<int>& links, int nic) {
   return infiniband || name.find('_') != std::string::npos || name.starts_with("irdma");
 }
 
+/// The CPUs as runs without gaps where these are equally long and hold a CPU for each rank, else as one. Linux numbers the threads of
+/// cores so: of "0-19,40-59" CPU 40 is on the core of CPU 0, and no two ranks are to share a core.
+std::vector<std::vector<int>> alike_runs(const std::vector<int>& cpus, std::size_t ranks) {
+  std::vector<std::vector<int>> runs;
+  for (const int cpu : cpus) {
+    if (runs.empty() || runs.back().back() + 1 != cpu) runs.emplace_back();
+    runs.back().push_back(cpu);
+  }
+  const bool alike = std::all_of(runs.begin(), runs.end(), [&](const auto& run) { return run.size() == runs.front().size() && run.size() >= ranks; });
+  if (!alike) return {cpus};
+  return runs;
+}
+
 }  // namespace
 
 std::vector<int> parse_cpu_list(const std::string& text) {
@@ -121,12 +134,13 @@ std::vector<RankPlace> rank_places(const Wiring& wiring, std::span<const int> de
     places.push_back(std::move(place));
   }
   for (const auto& [key, ranks] : sharing) {
-    const std::vector<int> cpus = parse_cpu_list(key.second);
-    const std::size_t each = cpus.size() / ranks.size();
+    const std::vector<std::vector<int>> runs = alike_runs(parse_cpu_list(key.second), ranks.size());
+    const std::size_t each = runs.empty() ? 0 : runs.front().size() / ranks.size();
     if (each == 0) continue;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
-      const auto begin = cpus.begin() + static_cast<std::ptrdiff_t>(i * each);
-      places[ranks[i]].cpus = cpu_list({begin, begin + static_cast<std::ptrdiff_t>(each)});
+      std::vector<int> own;
+      for (const std::vector<int>& run : runs) own.insert(own.end(), run.begin() + static_cast<std::ptrdiff_t>(i * each), run.begin() + static_cast<std::ptrdiff_t>((i + 1) * each));
+      places[ranks[i]].cpus = cpu_list(own);
     }
   }
   return places;

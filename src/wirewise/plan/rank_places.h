@@ -22,7 +22,7 @@ struct RankPlace {
   int numa = -1;       // NUMA node; -1: not known
 };
 
-/// rank r sits on device[r]. Ranks of a NUMA node share its CPUs out among themselves; whole CPUs only.
+/// rank r sits on device[r]. Ranks of a NUMA node share its CPUs out among themselves; whole CPUs only, and both threads of a core to one rank.
 [[nodiscard]] std::vector<RankPlace> rank_places(const Wiring& wiring, std::span<const int> device);
 
 /// CPUs as Linux lists them: "0-2,5" is {0, 1, 2, 5}. Empty where the text is none.

@@ -19,6 +19,7 @@ void add(NcclCommunicator& to, const NcclInstance& from) {
     }
   }
   for (const auto& [ends, transports] : from.said.links) {
+    for (const auto& [transport, channels] : transports) to.nvlink = to.nvlink || transport.find("MNNVL") != std::string::npos;
     for (const auto& [transport, channels] : transports) to.links[ends][transport].insert(channels.begin(), channels.end());
   }
   for (const auto& [number, order] : from.said.rings) to.rings.try_emplace(number, order);
@@ -28,6 +29,7 @@ void add(NcclCommunicator& to, const NcclInstance& from) {
   to.nvls_channels = std::max(to.nvls_channels, from.said.nvls_channels);
   to.nvls = to.nvls || from.said.nvls || from.said.nvls_channels > 0;
   to.nvlink = to.nvlink || from.said.nvlink;
+  to.collnet = to.collnet || from.said.collnet;
 }
 
 using Members = std::vector<const NcclInstance*>;
@@ -96,6 +98,7 @@ NcclCommunicator joined(const Members& members, const std::string& id, int merge
   std::map<int, std::map<int, int>> after;
   for (const NcclInstance* member : members) {
     add(communicator, *member);
+    if (member->begun && !member->complete) communicator.unfinished.insert(member->rank);
     for (const auto& [number, ends] : member->around) after[number][member->rank] = ends.second;
   }
   for (const auto& [number, next] : after) {  // a ring from its ranks' neighbours, where all of them speak
@@ -108,6 +111,7 @@ NcclCommunicator joined(const Members& members, const std::string& id, int merge
     const auto last = next.find(order.back());
     if (order.size() == next.size() && last != next.end() && last->second == order.front()) communicator.rings.try_emplace(number, order);
   }
+  std::erase_if(communicator.unfinished, [&](int rank) { return rank < 0 || communicator.ranks[rank].complete; });
   if (communicator.size == 0 && merged == 1) communicator.size = size_of_trees(communicator);
   return communicator;
 }
@@ -123,7 +127,7 @@ int likely_size(const NcclInstance& one, const std::set<int>& sizes, const std::
 
 std::vector<NcclCommunicator> nccl_communicators(std::vector<NcclInstance> instances) {
   std::vector<NcclCommunicator> communicators;
-  std::map<std::tuple<std::string, long long, int, std::string>, int> turns;
+  std::map<std::tuple<std::string, long long, int, int, std::string>, int> turns;  // a process may drive several GPUs
   std::map<std::tuple<int, std::string, int>, Members> groups;  // size, id, turn
   std::set<int> sizes;
   std::map<std::string, std::set<int>> begun;  // sizes of communicators that a host hasn't finished
@@ -132,10 +136,10 @@ std::vector<NcclCommunicator> nccl_communicators(std::vector<NcclInstance> insta
     if (one.size > 0 && !one.complete) begun[one.host].insert(one.size);
   }
   for (NcclInstance& one : instances) {
-    const bool empty = one.said.links.empty() && one.said.rings.empty() && one.said.trees.empty() && one.around.empty() && one.size == 0 && one.said.channels == 0 && !one.said.nvls;
+    const bool empty = one.said.links.empty() && one.said.rings.empty() && one.said.trees.empty() && one.around.empty() && one.size == 0 && one.said.channels == 0 && !one.said.nvls && !one.said.collnet;
     if (empty) continue;
     if (one.size == 0) one.size = likely_size(one, sizes, begun);
-    if (one.size > 0 && one.complete) one.turn = turns[{one.host, one.pid, one.size, one.id}]++;
+    if (one.size > 0 && one.complete) one.turn = turns[{one.host, one.pid, one.device, one.size, one.id}]++;
     groups[{one.size, one.id, one.turn}].push_back(&one);
   }
   for (const auto& [key, members] : groups) {

@@ -15,7 +15,7 @@ struct NcclInstance {
   std::string host, id, bus;
   long long pid = 0;
   int device = -1, rank = -1, size = 0, turn = 0;
-  bool complete = false;
+  bool begun = false, complete = false;
   NcclCommunicator said;
   std::map<int, std::pair<int, int>> around;  // by channel: the ranks before and after in the ring
 };

@@ -10,6 +10,7 @@
 #include "wirewise/base/text.h"
 #include "wirewise/wiring/nccl_instances.h"
 #include "wirewise/wiring/nccl_lines.h"
+#include "wirewise/wiring/nccl_setup.h"
 #include "wirewise/wiring/pasted.h"
 #include "wirewise/wiring/text_lines.h"
 
@@ -81,18 +82,28 @@ class Reader {
     const std::size_t at = text.find("NCCL version ");
     if (at == std::string::npos) return;
     const std::string rest = text.substr(at + 13);
-    std::string number = rest.substr(0, rest.find_first_of(" \t"));
+    std::string number = rest.substr(0, rest.find_first_of(" \t,;"));
+    while (number.ends_with('.')) number.pop_back();
     const std::size_t cuda = rest.find("compiled with CUDA ");
     if (cuda != std::string::npos) number += "+cuda" + rest.substr(cuda + 19);
     if (number.empty() || number[0] < '0' || number[0] > '9') return;
     seen_ = true;
-    if (std::find(log_.versions.begin(), log_.versions.end(), number) == log_.versions.end()) log_.versions.push_back(number);
+    for (std::string& known : log_.versions) {  // "2.21.5", as PyTorch says it, and "2.21.5+cuda12.4" are one
+      if (known.substr(0, known.find('+')) != number.substr(0, number.find('+'))) continue;
+      if (known.size() < number.size() && number.starts_with(known + "+")) known = number;
+      if (known == number || known.starts_with(number + "+")) return;
+    }
+    log_.versions.push_back(number);
   }
 
   /// Lines without a prefix: versions, and the report of `ncclras`.
   void plain(const std::string& text, int line) {
     version(text);
     const std::string_view bare = trimmed(text);
+    if (!bare.empty() && torch_.read(bare, line, log_)) {
+      seen_ = true;
+      return;
+    }
     if (!broken_off_.empty() && bare.size() > 8 && (bare.starts_with("Ring ") || bare.starts_with("Channel ") || bare.starts_with("Trees "))) {
       NcclLine whole = std::move(broken_off_.front());  // its prefix was written, then another process came between
       broken_off_.pop_front();
@@ -160,6 +171,7 @@ class Reader {
     for (Word& word : words_of(rest)) words.push_back(std::move(word.text));
     if (words.empty()) return;
     const std::string& first = words.front();
+    if (read_nccl_setup(line, words, log_)) return;
     if ((first == "Channel" || first == "Ring") && words.size() > 3 && words[2] == ":") {
       channel(line, words);
     } else if (first == "Trees") {
@@ -177,30 +189,17 @@ class Reader {
         if (words[i + 1] == "nvls") at.said.nvls_channels = *count;
         if (words[i + 1] == "p2p" && at.said.p2p_channels == 0) at.said.p2p_channels = *count;
       }
-    } else if (first == "NVLS" && line.text.find("multicast support is not") == std::string::npos) {
+    } else if (first == "NVLS" && line.text.find("multicast support") == std::string::npos && line.text.find("tuning") == std::string::npos) {  // what is possible isn't yet used
       instance(line).said.nvls = true;
     } else if (first == "Pattern") {
       const std::size_t type = line.text.find("type ");
       if (type != std::string::npos && line.text.compare(type + 5, 3, "NVL") == 0) instance(line).said.nvlink = true;
     } else if (line.text.find("NVL[") != std::string::npos) {
       instance(line).said.nvlink = true;
-    } else if (first == "Using" && words.size() >= 3 && words[1] == "network") {
-      log_.networks[line.host] = words[2];
-    } else if (first == "NET/IB" && words.size() > 3 && words[2] == "Using") {
-      const std::size_t using_at = line.text.find("Using ") + 6;
-      log_.ib_devices[line.host] = std::string(trimmed(std::string_view(line.text).substr(using_at, line.text.find(';', using_at) - using_at)));
-    } else if (const std::size_t set = line.text.find(" set by environment to "); set != std::string::npos) {
-      std::string value = line.text.substr(set + 23);
-      if (!value.empty() && value.back() == '.') value.pop_back();
-      log_.settings[line.text.substr(0, set)] = value;
+    } else if (first == "CollNet") {
+      instance(line).said.collnet = true;
     } else if (first == "CUDA" && words.size() > 6 && line.text.find(" NIC distance :") != std::string::npos) {
       distance(line, words);
-    } else if (line.text.find("GPU Direct RDMA Enabled") != std::string::npos || line.text.find("GPU Direct RDMA enabled") != std::string::npos) {
-      log_.gdr_enabled = true;
-    } else if (line.text.find("GPU Direct RDMA Disabled") != std::string::npos) {
-      log_.gdr_disabled = true;
-    } else if (line.text.find("DMA-BUF is available") != std::string::npos) {
-      log_.dmabuf = true;
     } else if (words.size() >= 8 && words[3] == "->" && words[4] == "Algo" && words[6] == "proto" && log_.algorithms.size() < 1000) {
       log_.algorithms.insert(first.substr(0, first.find(':')) + " " + words[5] + " " + words[7]);
     }
@@ -310,6 +309,10 @@ class Reader {
     };
     const auto rank = small_number(after("rank")), size = small_number(after("nranks").empty() ? after("nRanks") : after("nranks"));
     if (!rank || !size) return;
+    if (line.text.find("Abort") != std::string::npos || line.text.find("Destroy") != std::string::npos) {  // by a thread of its own
+      if (line.text.find("Abort COMPLETE") != std::string::npos) ++log_.aborted;
+      return;
+    }
     if (*rank < 0 || *size < 1 || *rank >= *size) return cut(line);
     const bool start = words.back() == "START", init_line = line.text.find("Init COMPLETE") != std::string::npos;
     NcclInstance& at = start ? beginning(line) : instance(line);
@@ -318,11 +321,13 @@ class Reader {
     if (const auto device = small_number(after("cudaDev"))) at.device = *device;
     if (const std::string bus = after("busId"); !bus.empty() && bus.find('X') == std::string::npos) at.bus = bus;
     if (const std::string id = after("commId"); id.find("...") == std::string::npos) at.id = id;
+    at.begun = at.begun || start;
     at.complete = at.complete || init_line || words.back() == "COMPLETE";
   }
 
   std::string_view file_;
   NcclLog log_;
+  TorchLines torch_;
   bool seen_ = false;
   std::deque<NcclLine> broken_off_;  // prefixes without a message
   std::string ras_section_;

@@ -35,13 +35,36 @@ struct NcclCommunicator {
   std::map<int, std::vector<int>> rings;                                   // by channel, in order; old versions print the first 20 ranks
   std::map<int, std::map<int, NcclTreeNode>> trees;                        // by channel and rank
   int channels = 0, p2p_channels = 0, nvls_channels = 0;
-  bool nvls = false, nvlink = false;                                       // the log says so
+  bool nvls = false, nvlink = false;                                       // the log says that they are used
+  bool collnet = false;                                                    // sums in the network's switches (SHARP)
+  std::set<int> unfinished;                                                // ranks whose initialisation began and isn't said to have ended
 };
 
 struct NcclWarning {
   int line = 0;
   std::string host, place, text;  // place: "include/shm.h:28"
   int count = 1;                  // of the same text
+};
+
+/// An interface that NCCL's sockets or its bootstrap take.
+struct NcclInterface {
+  std::string host, name, address;
+  bool sockets = false;  // for data; else the bootstrap's
+  bool operator==(const NcclInterface&) const = default;
+};
+
+/// A collective that PyTorch's watchdog gave up waiting for. -1 and empty: not said.
+struct NcclTimeout {
+  int line = 0, rank = -1;
+  std::string group, operation;  // "default_pg", "ALLREDUCE"
+  long long work = -1, elements = -1, milliseconds = -1;
+};
+
+/// An error of NCCL as PyTorch passes it on.
+struct NcclError {
+  int line = 0;
+  std::string what, last;  // "unhandled system error", and NCCL's "Last error"
+  int count = 1;
 };
 
 /// What a rank of an old version says of its GPU's NICs, nearest or not, in the order it numbers them.
@@ -59,9 +82,17 @@ struct NcclLog {
   std::map<std::string, std::string> settings;   // "NCCL_SHM_DISABLE set by environment to 1."
   std::map<std::string, std::string> networks;   // host: "IB", "Socket"
   std::map<std::string, std::string> ib_devices; // host: "hfi1_2:1/IB, hfi1_0:1/IB"
+  std::map<std::string, std::string> providers;  // host: libfabric's, "efa"
+  std::set<std::string> no_ib;                   // hosts where NCCL found no RDMA device
+  std::vector<NcclInterface> interfaces;         // each once
   std::vector<NcclNicDistance> nic_distances;    // each once
   std::set<std::string> algorithms;              // "AllReduce RING SIMPLE"
   bool gdr_enabled = false, gdr_disabled = false, dmabuf = false;
+  std::string gdr_far;                           // why GPUDirect RDMA isn't taken: "… (distance 6 > 4)"
+  int aborted = 0;                               // communicators that ranks gave up, as they say
+  std::vector<NcclTimeout> timeouts;
+  std::map<std::pair<std::string, int>, long long> completed;  // of a group's rank: its last work that ended, where PyTorch says so
+  std::vector<NcclError> errors;
   std::vector<std::pair<std::string, std::string>> ras;  // what `ncclras` reports: name and value
   std::vector<Note> notes;
   bool partial = false;
