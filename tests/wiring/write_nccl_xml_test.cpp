@@ -34,17 +34,17 @@ TEST(WriteNcclXml, ReadBackItIsTheSame) {
   int written = 0;
   for (const std::string& file : files) {
     const Reading reading = read_wiring(*field::text(file), file);
-    if (reading.wiring.devices.empty() || file.find("nccl1505") != std::string::npos) {  // orders; and no known place
+    if (reading.wiring.devices.empty()) {  // orders, not wires
       EXPECT_THROW((void)write_nccl_xml(reading), Error) << file;
       continue;
     }
-    const std::string text = write_nccl_xml(reading);
+    const std::string text = write_nccl_xml(reading).text;
     EXPECT_EQ(text.find(" />"), std::string::npos) << "NCCL's parser stumbles";
     EXPECT_EQ(text.find("version=\"2\"") != std::string::npos, file.find("rccl") != std::string::npos) << file;
     const Reading again = read_wiring(text, "written");
     EXPECT_EQ(told(again), told(reading)) << file << "\n" << text;
-    EXPECT_FALSE(again.partial) << file;
-    EXPECT_EQ(write_nccl_xml(again), text) << file;
+    EXPECT_EQ(again.partial, file.find("nccl1505") != std::string::npos) << file;  // of which a part has no known place
+    EXPECT_EQ(write_nccl_xml(again).text, text) << file;
     ++written;
   }
   EXPECT_GE(written, 16);
@@ -54,21 +54,10 @@ TEST(WriteNcclXml, HostileNamesStayData) {
   const Reading reading = read_wiring(
       "<system><cpu numaid='0'><pci busid='0000:01:00.0' class='0x020000'><nic><net name='&lt;a b=&quot;c&quot;&gt;&amp;$(x)' dev='0' speed='1000'/></nic></pci></cpu></system>", "f");
   EXPECT_EQ(field::count(reading, DeviceKind::kNic), 1U);
-  const std::string text = write_nccl_xml(reading);
+  const std::string text = write_nccl_xml(reading).text;
   EXPECT_EQ(text.find("<a b"), std::string::npos);
   const Reading again = read_wiring(text, "f");
   EXPECT_NE(find_device(again.wiring, "<a b=\"c\">&$(x)"), -1);
-}
-
-TEST(WriteNcclXml, DevicesWithoutAddressAreRefused) {
-  const Reading topo = read_wiring("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-3\nGPU1\tPIX\t X \t0-3\n", "f");
-  try {
-    (void)write_nccl_xml(topo);
-    FAIL() << "written";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-    EXPECT_NE(std::string(error.sentence()).find("GPU0 of host0 has no known PCI address"), std::string::npos) << error.sentence();
-  }
 }
 
 TEST(ReadJson, GivesTheVeryReading) {

@@ -18,7 +18,7 @@ namespace wirewise {
 namespace {
 
 struct Options {
-  std::string from, to = "text", bytes;
+  std::string from, to = "text", bytes, host;
   bool json = false;
 };
 
@@ -34,6 +34,7 @@ void print_notes(const Reading& reading, const std::string& file) {
 void run(const Options& options) {
   if (!options.bytes.empty() && (options.json || options.to != "text")) throw bad_input("--bytes adds lines to the text.", "Leave it out, or leave --to and --json out.");
   if (options.json && options.to != "text" && options.to != "json") throw bad_input("--json and --to " + options.to + " ask for different forms.", "Give either.");
+  if (!options.host.empty() && options.to != "nccl-xml") throw bad_input("--host chooses the host of --to nccl-xml.", "Leave it out, or give --to nccl-xml.");
   const std::vector<Bytes> sizes = options.bytes.empty() ? std::vector<Bytes>{} : bench::parse_sizes(options.bytes, "--bytes");
   const bool here = options.from.empty();
   const Reading reading = here ? discover() : read_wiring_file(options.from);
@@ -41,9 +42,11 @@ void run(const Options& options) {
   if (options.json || options.to == "json") {
     std::cout << write_json(reading) << "\n";
   } else if (options.to == "nccl-xml") {
-    std::cout << write_nccl_xml(reading);
+    const NcclXml xml = write_nccl_xml(reading, options.host);
+    std::cout << xml.text;
+    for (const std::string& note : xml.notes) std::cerr << "note: " << note << "\n";
   } else if (options.to == "cluster") {
-    std::cout << write_cluster(reading.wiring);
+    std::cout << write_cluster(reading);
   } else if (options.to == "svg") {
     std::cout << write_svg(reading.wiring);
   } else if (options.to == "matrix") {
@@ -67,6 +70,7 @@ void register_topo(CLI::App& app, int&) {
   topo->add_option("--to", options->to, "text, matrix, json, nccl-xml, cluster or svg")
       ->check(CLI::IsMember({"text", "matrix", "json", "nccl-xml", "cluster", "svg"}));
   topo->add_option("--bytes", options->bytes, "Also what an all-reduce of these sizes takes: 1M,64M,1G; ranges as in wirewise bench --sizes");
+  topo->add_option("--host", options->host, "The host that --to nccl-xml writes, where there are several");
   topo->add_flag("--json", options->json, "One JSON object on standard output");
   register_topo_links(*topo);
   register_topo_list(*topo);

@@ -24,6 +24,9 @@ class ClusterBuilder {
     for (std::size_t i = 0; i < spec_.hosts.size(); ++i) {
       if (!spec_.hosts[i].out) add_host_of(i);
     }
+    for (std::size_t i = 0; i < spec_.hosts.size(); ++i) {
+      if (!spec_.hosts[i].out && !spec_.hosts[i].kind->domain.empty()) join_domain(spec_.hosts[i], first_[i]);
+    }
     if (!spec_.network.levels.empty()) add_network();
     return std::move(wiring_);
   }
@@ -69,7 +72,6 @@ class ClusterBuilder {
       wiring_.links.back().to += base;
     }
     ++hosts_;
-    if (!host.kind->domain.empty()) join_domain(host, base);
   }
 
   /// Hosts of one kind, one after another, fill the reach of an NVSwitch outside of them.

@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <memory>
-#include <set>
 
 #include "wirewise/base/nearest.h"
-#include "wirewise/base/node_list.h"
 #include "wirewise/base/text.h"
+#include "wirewise/wiring/cluster_measured.h"
 #include "wirewise/wiring/cluster_spec.h"
 #include "wirewise/wiring/embedded.h"
 #include "wirewise/wiring/link_settings.h"
@@ -21,21 +19,6 @@ namespace wirewise {
 namespace {
 
 constexpr int kMostHosts = 262'144;
-constexpr double kMostFigure = 1e9;
-
-/// Names in brackets or one by one.
-std::vector<std::string> host_names(Settings& at, std::string_view key) {
-  std::vector<std::string> all;
-  for (const std::string& list : at.texts(key)) {
-    try {
-      const std::vector<std::string> some = expand_node_list(list);
-      all.insert(all.end(), some.begin(), some.end());
-    } catch (const Error& failure) {
-      throw at.wrong(key, failure.sentence(), failure.remedy());
-    }
-  }
-  return all;
-}
 
 class ClusterReader {
  public:
@@ -58,17 +41,31 @@ class ClusterReader {
     }
     for (Settings& entry : settings_.tables("switch")) read_switch(entry);
     read_links();
-    for (Settings& entry : settings_.tables("measured")) read_measured(entry);
-    settings_.finish();
+    for (Settings& entry : settings_.tables("measured")) read_measured(entry, by_name_, reading_);
+    for (Settings& entry : settings_.tables("rank")) {
+      reading_.wiring.rank_device.push_back(link_end(entry, "on"));
+      entry.finish();
+    }
     int out = 0;
     for (const ClusterHost& host : spec_.hosts) out += host.out ? 1 : 0;
     if (out > 0) state("hosts taken out", std::to_string(out));
+    read_kept();
+    settings_.finish();
     return std::move(reading_);
   }
 
  private:
   void state(const std::string& name, const std::string& value) {
     if (!value.empty()) reading_.facts.push_back({"cluster", name, value, 0});
+  }
+
+  /// What was said of a machine that became this description, and has no key of its own.
+  void read_kept() {
+    for (Settings& entry : settings_.tables("fact")) {
+      reading_.facts.push_back({entry.text("subject"), entry.text("name"), entry.text("value"), 0});
+      entry.finish();
+    }
+    reading_.partial = settings_.truth("partial", false);
   }
 
   /// A file without [[host]] describes one host.
@@ -80,7 +77,7 @@ class ClusterReader {
     }
     const bool any = settings_.has("device") || settings_.has("numa") || settings_.has("bridge") || settings_.has("gpus");
     if (!any) {
-      const std::vector<std::string> known{"host", "template", "network", "level", "override", "measured", "switch", "link", "name", "about", "source", "numa", "bridge", "gpus", "nics", "nvlink", "device"};
+      const std::vector<std::string> known{"host", "template", "network", "level", "override", "measured", "switch", "link", "rank", "fact", "partial", "name", "about", "source", "numa", "bridge", "gpus", "nics", "nvlink", "device"};
       for (const std::string& key : settings_.keys()) {
         if (std::find(known.begin(), known.end(), key) == known.end()) throw settings_.wrong(key, "there is no key " + printable(key) + " here.", suggest(key, known));
       }
@@ -95,7 +92,7 @@ class ClusterReader {
     for (const std::string& source : host.kind->sources) state("source", source);
     spec_.hosts.push_back(std::move(host));
     reading_.wiring = build_cluster(spec_);
-    for (Settings& entry : measured) read_measured(entry);
+    for (Settings& entry : measured) read_measured(entry, by_name_, reading_);
     return std::move(reading_);
   }
 
@@ -124,7 +121,7 @@ class ClusterReader {
     const std::string wanted = entry.text("template");
     if (wanted.empty()) throw entry.wrong("template", "hosts need a template.", "Name one of wirewise topo list, or a [[template]] of this file.");
     const auto kind = kind_of(entry, wanted);
-    std::vector<std::string> names = host_names(entry, "names");
+    std::vector<std::string> names = names_setting(entry, "names");
     const std::vector<std::string> literal = entry.texts("literal_names");  // whose brackets and commas are their own
     names.insert(names.end(), literal.begin(), literal.end());
     const int count = entry.integer("count", names.empty() ? 1 : static_cast<int>(names.size()), 1, kMostHosts);
@@ -153,7 +150,7 @@ class ClusterReader {
 
   std::vector<ClusterHost*> hosts_named(Settings& entry, std::string_view key) {
     std::vector<ClusterHost*> all;
-    for (const std::string& name : host_names(entry, key)) {
+    for (const std::string& name : names_setting(entry, key)) {
       const auto found = by_name_.find(name);
       if (found == by_name_.end()) throw entry.wrong(key, "there is no host " + printable(name) + " above.");
       all.push_back(&spec_.hosts[found->second]);
@@ -290,53 +287,6 @@ class ClusterReader {
       add_link_setting(reading_.wiring, a, b, entry);
       entry.finish();
     }
-  }
-
-  /// Figures that someone measured take the place of the class's, on all links of it or on those of some hosts.
-  void read_measured(Settings& entry) {
-    const std::string name = entry.text("class");
-    if (name.empty()) throw entry.wrong("class", "measured figures need the class of their links.", "See wirewise topo links for the names.");
-    LinkClass of;
-    if (name == name_of(LinkKind::kSharedMemory)) of.kind = LinkKind::kSharedMemory;  // of ranks' cores, no interconnect that is sold
-    else of = class_setting(entry, "class", name);
-    const int units = entry.integer("units", 0, 1, 65535);
-    std::set<std::string> hosts;
-    for (const std::string& host : host_names(entry, "hosts")) {
-      if (!by_name_.contains(host)) throw entry.wrong("hosts", "there is no host " + printable(host) + ".");
-      hosts.insert(host);
-    }
-    const double alpha = entry.number("alpha_us", -1, 0, kMostFigure);
-    const double beta = entry.number("beta_GBps", -1, 1e-6, kMostFigure);
-    const std::string source = entry.text("source", "measured");
-    if (alpha < 0 && beta < 0) throw entry.wrong("class", "measured needs alpha_us, beta_GBps or both.");
-    // How it was measured is for people, but has its form.
-    (void)entry.text("between");
-    (void)entry.text("date");
-    (void)entry.integers("sizes", 0, std::numeric_limits<int>::max());
-    (void)entry.number("residual_percent", 0, 0, kMostFigure);
-    entry.finish();
-    std::vector<bool> chosen;
-    for (const Device& device : reading_.wiring.devices) {
-      if (device.kind == DeviceKind::kHost) chosen.resize(static_cast<std::size_t>(std::max(device.host + 1, static_cast<int>(chosen.size()))), false);
-      if (device.kind == DeviceKind::kHost) chosen[static_cast<std::size_t>(device.host)] = hosts.empty() || hosts.contains(device.name);
-    }
-    const auto of_chosen = [&](int device) {
-      const int host = reading_.wiring.devices[static_cast<std::size_t>(device)].host;
-      return host >= 0 ? chosen[static_cast<std::size_t>(host)] : false;
-    };
-    int changed = 0;
-    for (Link& link : reading_.wiring.links) {
-      const bool by_kind = of.kind == LinkKind::kSharedMemory;
-      const bool by_generation = of.generation > 0;
-      const bool same = link.kind == of.kind && (by_kind || (by_generation ? link.generation == of.generation : link.source == of.name || link.source.starts_with(of.name + ", ")));
-      if (!same || (units > 0 && link.lanes != units) || (!of_chosen(link.from) && !of_chosen(link.to))) continue;
-      if (alpha >= 0) link.alpha = alpha * 1e-6;
-      if (beta >= 0) link.beta = beta * 1e9;
-      link.provenance = Provenance::kMeasured;
-      link.source = by_generation || by_kind ? source : of.name + ", " + source;
-      ++changed;
-    }
-    if (changed == 0) reading_.notes.push_back({entry.line(), 0, "no link is " + printable(name) + ", so these measured figures change nothing."});
   }
 
   Settings settings_;

@@ -35,6 +35,10 @@ class TemplateReader {
     host_.sources = settings_.texts("source");
     host_.wiring.devices[0].model = settings_.text("model");
     if (settings_.has("device")) {
+      Device& host = host_.wiring.devices[0];
+      host.cpus = settings_.text("cpus");
+      host.pci = settings_.text("pci");
+      host.memory = static_cast<Bytes>(settings_.number("memory_gib", 0, 0, 1e9) * static_cast<double>(kGiB));
       listed();
     } else {
       composed();

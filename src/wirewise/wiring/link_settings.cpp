@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "wirewise/base/nearest.h"
+#include "wirewise/base/node_list.h"
 #include "wirewise/base/text.h"
 
 namespace wirewise {
@@ -16,6 +17,17 @@ constexpr std::array kDeviceKinds{DeviceKind::kHost, DeviceKind::kSocket, Device
                                   DeviceKind::kCpu, DeviceKind::kGpu, DeviceKind::kNvSwitch, DeviceKind::kNic, DeviceKind::kSwitch};
 constexpr std::array kLinkKinds{LinkKind::kSharedMemory, LinkKind::kSockets, LinkKind::kPcie, LinkKind::kNvlink, LinkKind::kXgmi, LinkKind::kEthernet, LinkKind::kInfiniband};
 constexpr std::array kProvenances{Provenance::kSpec, Provenance::kDriver, Provenance::kMeasured, Provenance::kAssumed};
+
+constexpr int kMostNumber = 1'000'000'000;
+
+/// A figure in its unit, or exactly under another key; `fallback` where there is neither.
+double figure(Settings& entry, std::string_view key, double unit, std::string_view exact, double fallback) {
+  if (entry.has(key) && entry.has(exact)) throw entry.wrong(exact, fmt::format("a link has either {} or {}.", key, exact));
+  if (entry.has(exact)) return entry.number(exact, 0, 0, 1e18);
+  if (!entry.has(key)) return fallback;
+  const double value = entry.number(key, 0, 0, 1e9);
+  return unit < 1 ? value / 1e6 : value * unit;  // microseconds are no exact factor
+}
 
 template <typename Kinds>
 auto choice(Settings& entry, std::string_view key, const Kinds& kinds, const std::string& fallback) {
@@ -29,6 +41,19 @@ auto choice(Settings& entry, std::string_view key, const Kinds& kinds, const std
 }
 
 }  // namespace
+
+std::vector<std::string> names_setting(Settings& at, std::string_view key) {
+  std::vector<std::string> all;
+  for (const std::string& list : at.texts(key)) {
+    try {
+      const std::vector<std::string> some = expand_node_list(list);
+      all.insert(all.end(), some.begin(), some.end());
+    } catch (const Error& failure) {
+      throw at.wrong(key, failure.sentence(), failure.remedy());
+    }
+  }
+  return all;
+}
 
 const LinkClass& class_setting(const Settings& at, std::string_view key, const std::string& name) {
   std::vector<std::string> known;
@@ -45,14 +70,14 @@ Device read_device(Settings& entry) {
   device.name = entry.text("name");
   if (device.name.empty()) throw entry.wrong("name", "a device needs a name.");
   device.kind = choice(entry, "kind", kDeviceKinds, "");
-  device.numa = entry.integer("numa", -1, -1, 65535);
+  device.numa = entry.integer("numa", -1, -1, kMostNumber);
   device.pci = entry.text("pci");
   device.model = entry.text("model");
   device.cpus = entry.text("cpus");
   device.memory = static_cast<Bytes>(entry.number("memory_gib", 0, 0, 1e9) * static_cast<double>(kGiB));
   device.nvls = entry.truth("nvls", false);
   device.placed = entry.truth("placed", true);
-  device.level = entry.integer("level", 0, 0, 15);
+  device.level = entry.integer("level", 0, 0, kMostNumber);
   device.rack = entry.text("rack");
   return device;
 }
@@ -61,17 +86,17 @@ void add_link_setting(Wiring& wiring, int a, int b, Settings& entry) {
   const std::string name = entry.text("class");
   Link link;
   if (!name.empty()) {
-    link = make_link(class_setting(entry, "class", name), entry.integer("units", 1, 1, 65535), Provenance::kSpec, entry.text("source"));
+    link = make_link(class_setting(entry, "class", name), entry.integer("units", 1, 1, kMostNumber), Provenance::kSpec, entry.text("source"));
   } else {
     link.kind = choice(entry, "kind", kLinkKinds, "");
     link.source = entry.text("source");
-    link.generation = entry.integer("generation", 0, 0, 15);
-    link.lanes = entry.integer("lanes", 0, 0, 65535);
-    link.spec = entry.number("spec_GBps", 0, 0, 1e9) * 1e9;
-    if (!entry.has("beta_GBps")) throw entry.wrong("beta_GBps", "a link without a class needs beta_GBps.");
+    link.generation = entry.integer("generation", 0, 0, kMostNumber);
+    link.lanes = entry.integer("lanes", 0, 0, kMostNumber);
+    link.spec = figure(entry, "spec_GBps", 1e9, "spec_Bps", 0);
+    if (!entry.has("beta_GBps") && !entry.has("beta_Bps")) throw entry.wrong("beta_GBps", "a link without a class needs beta_GBps.");
   }
-  if (entry.has("beta_GBps")) link.beta = entry.number("beta_GBps", 0, 0, 1e9) * 1e9;
-  if (entry.has("alpha_us")) link.alpha = entry.number("alpha_us", 0, 0, 1e9) / 1e6;
+  link.beta = figure(entry, "beta_GBps", 1e9, "beta_Bps", link.beta);
+  link.alpha = figure(entry, "alpha_us", 1e-6, "alpha_s", link.alpha);
   link.provenance = choice(entry, "provenance", kProvenances, std::string(name_of(name.empty() ? Provenance::kAssumed : Provenance::kSpec)));
   if (!entry.truth("one_way", false)) {
     add_link(wiring, a, b, std::move(link));

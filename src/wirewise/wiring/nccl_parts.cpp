@@ -98,9 +98,9 @@ class Reader {
   void cpu(pugi::xml_node node) {
     const int host = host_of(lower_case(node.attribute("host_hash").value()), node);
     const int numa = attribute_number(node, "numaid", -1, 0, 4095);
-    auto known = std::find_if(found_.parts.begin(), found_.parts.end(), [&](const NcclPart& part) { return part.kind == DeviceKind::kHostBridge && part.host == host && part.numa == numa; });
-    int bridge = numa >= 0 && known != found_.parts.end() ? static_cast<int>(known - found_.parts.begin()) : -1;
-    if (bridge != -1) {
+    auto known = std::find_if(found_.parts.begin(), found_.parts.end(), [&](const NcclPart& part) { return part.kind == DeviceKind::kNumaNode && part.host == host && part.numa == numa; });
+    int place = numa >= 0 && known != found_.parts.end() ? static_cast<int>(known - found_.parts.begin()) : -1;
+    if (place != -1) {
       document_.note(node, "NUMA node " + std::to_string(numa) + " stands twice: taken together.");
     } else {
       NcclPart part;
@@ -111,20 +111,32 @@ class Reader {
       part.cpus = cpus_of_mask(node.attribute("affinity").value(), attribute_number(node, "affinity_offset", 0, 0, 65535));
       part.cpu = {node.attribute("arch").value(), node.attribute("vendor").value(), attribute_number(node, "familyid", -1, 0, 65535), attribute_number(node, "modelid", -1, 0, 65535)};
       part.model = describe(part.cpu);
-      NcclPart under = part;
-      under.kind = DeviceKind::kHostBridge;
-      under.name = "bridge" + std::to_string(bridges_++);
-      under.cpus.clear();
-      under.model.clear();
-      under.parent = add_part(std::move(part), node);
-      bridge = add_part(std::move(under), node);
+      place = add_part(std::move(part), node);
     }
     for (const pugi::xml_node child : node.children()) {
       const std::string_view name = child.name();
-      if (name == "pci") pci(child, bridge, true);
-      else if (name == "nic") nic(child, bridge, true);
+      if (name == "pci") pci(child, bridge_of(place, child), true);
+      else if (name == "nic") nic(child, bridge_of(place, child), true);
       else document_.unknown(child);
     }
+  }
+
+  /// What a child of a NUMA node hangs on: its one bridge, or that which we write beside NCCL's own attributes; an empty one is the node itself.
+  int bridge_of(int place, pugi::xml_node child) {
+    const pugi::xml_attribute stated = child.attribute("bridge");
+    const std::string name = stated.value();
+    if (stated && name.empty()) return place;
+    const auto [found, fresh] = bridge_of_.try_emplace({place, name}, -1);
+    if (fresh) {
+      NcclPart under;
+      under.kind = DeviceKind::kHostBridge;
+      under.host = part(place).host;
+      under.numa = part(place).numa;
+      under.name = "bridge" + std::to_string(bridges_++);
+      under.parent = place;
+      found->second = add_part(std::move(under), child);
+    }
+    return found->second;
   }
 
   void pci(pugi::xml_node node, int parent, bool placed) {
@@ -279,6 +291,7 @@ class Reader {
   std::map<std::pair<int, std::string>, int> by_pci_;
   std::vector<std::string> nameless_;
   pugi::xml_node first_nameless_;
+  std::map<std::pair<int, std::string>, int> bridge_of_;  // by NUMA node and name
   int nowhere_ = -1, bridges_ = 0, unknown_nodes_ = 0;
 };
 

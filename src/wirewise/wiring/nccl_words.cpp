@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "wirewise/base/text.h"
@@ -75,6 +76,16 @@ std::string_view sockets_class(const CpuKind& cpu) noexcept {
   return {};
 }
 
+std::optional<CpuKind> cpu_of_sockets(std::string_view link_class) {
+  if (link_class == "Intel QPI, Broadwell") return CpuKind{"x86_64", "GenuineIntel", 6, 79};
+  if (link_class == "Intel UPI, Skylake") return CpuKind{"x86_64", "GenuineIntel", 6, 85};
+  if (link_class == "Intel UPI, Sapphire Rapids") return CpuKind{"x86_64", "GenuineIntel", 6, 143};
+  if (link_class == "AMD xGMI, Zen 2") return CpuKind{"x86_64", "AuthenticAMD", 23, 49};
+  if (link_class == "AMD xGMI, Zen 3/4") return CpuKind{"x86_64", "AuthenticAMD", 25, 17};
+  if (link_class == "NVLink-C2C") return CpuKind{"arm64", "", -1, -1};  // Grace
+  return std::nullopt;
+}
+
 std::string describe(const CpuKind& cpu) {
   if (cpu.arch.empty() && cpu.vendor.empty()) return {};
   std::string text = cpu.arch.empty() ? cpu.vendor : cpu.vendor.empty() ? cpu.arch : cpu.arch + " " + cpu.vendor;
@@ -87,8 +98,9 @@ std::optional<CpuKind> cpu_kind(std::string_view described) {
   const std::vector<std::string> parts = split(described, ',');
   if (parts.empty()) return std::nullopt;
   const std::vector<std::string> words = split(parts.front(), ' ');
-  if (words.size() != 2) return std::nullopt;
-  CpuKind cpu{words[0], words[1]};
+  const bool lone = words.size() == 1 && (words[0] == "x86_64" || words[0] == "arm64" || words[0] == "ppc64");  // an architecture whose vendor isn't told
+  if (words.size() != 2 && !lone) return std::nullopt;
+  CpuKind cpu{words[0], lone ? "" : words[1]};
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const std::vector<std::string> pair = split(parts[i], ' ');  // "", "family", "6"
     const auto number = pair.size() == 3 ? parse_integer(pair[2]) : std::nullopt;
@@ -113,6 +125,23 @@ int pcie_generation(std::string_view speed) noexcept {
 std::string_view pcie_speed(int generation) noexcept {
   constexpr std::string_view kSpeeds[] = {"", "2.5 GT/s PCIe", "5.0 GT/s PCIe", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe"};
   return generation >= 1 && generation <= 6 ? kSpeeds[generation] : kSpeeds[0];
+}
+
+int compute_capability_of(std::string_view model) noexcept {
+  if (const std::size_t at = model.find("sm_"); at != std::string_view::npos) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(model.data() + at + 3, model.data() + model.size(), number);
+    return error == std::errc() && number > 0 && number < 1000 ? number : 0;
+  }
+  // The longer of names that begin alike come first.
+  constexpr std::pair<std::string_view, int> kKnown[] = {{"GB300", 103}, {"B300", 103}, {"GB200", 100}, {"B200", 100}, {"B100", 100}, {"GH200", 90}, {"H200", 90}, {"H100", 90},
+                                                         {"H800", 90}, {"H20", 90}, {"A100", 80}, {"A800", 80}, {"A30", 80}, {"V100", 70}, {"P100", 60}, {"L40", 89}, {"L20", 89},
+                                                         {"L4", 89}, {"RTX 6000 Ada", 89}, {"RTX 40", 89}, {"RTX A", 86}, {"A40", 86}, {"A10", 86}, {"A16", 86}, {"RTX 30", 86},
+                                                         {"RTX 20", 75}, {"T4", 75}, {"RTX 50", 120}, {"RTX PRO", 120}};
+  for (const auto& [name, capability] : kKnown) {
+    if (model.find(name) != std::string_view::npos) return capability;
+  }
+  return 0;
 }
 
 int nvlink_generation(int compute_capability) noexcept {

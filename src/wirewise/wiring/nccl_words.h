@@ -20,6 +20,8 @@ struct CpuKind {
 };
 /// The name of the link class between its sockets; empty where none is known.
 [[nodiscard]] std::string_view sockets_class(const CpuKind& cpu) noexcept;
+/// A CPU whose sockets are joined by a link class; nothing where none is known.
+[[nodiscard]] std::optional<CpuKind> cpu_of_sockets(std::string_view link_class);
 /// "x86_64 GenuineIntel, family 6, model 143"; empty where nothing is known.
 [[nodiscard]] std::string describe(const CpuKind& cpu);
 /// The other way round; empty when it is no such text.
@@ -30,6 +32,8 @@ struct CpuKind {
 /// "16.0 GT/s PCIe" of 4; empty where there is none.
 [[nodiscard]] std::string_view pcie_speed(int generation) noexcept;
 
+/// 80 of "NVIDIA A100-SXM4-40GB", and of "NVIDIA sm_80"; 0 where it isn't known.
+[[nodiscard]] int compute_capability_of(std::string_view model) noexcept;
 /// NVLink's generation of a GPU's compute capability (80: 3); 0 where it isn't known or has none.
 [[nodiscard]] int nvlink_generation(int compute_capability) noexcept;
 /// `count` NVLinks of a GPU with this compute capability.

@@ -3,6 +3,8 @@
 
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "wirewise/wiring/reading.h"
 
@@ -16,16 +18,23 @@ namespace wirewise {
 [[nodiscard]] std::string write_groups(const Wiring& wiring, std::span<const Bytes> sizes = {});
 /// The GPUs and NICs of each host against each other, as nvidia-smi topo -m prints them.
 [[nodiscard]] std::string write_matrix(const Wiring& wiring);
-/// A cluster.toml that reads back to the same devices and links; hosts that are alike share a template. Throws bad input for parts of hosts.
+/// A cluster.toml that reads back to the same devices, links, ranks and facts; hosts that are alike share a template. Names that aren't UTF-8
+/// become visible text. Throws bad input for parts of hosts.
+[[nodiscard]] std::string write_cluster(const Reading& reading);
 [[nodiscard]] std::string write_cluster(const Wiring& wiring);
 /// A picture: hosts as boxes, in them NUMA nodes, host bridges and PCIe switches round their GPUs and NICs; NVLinks and the network as lines
 /// as wide as they are fast. Alike hosts, and levels of many switches, are drawn once.
 [[nodiscard]] std::string write_svg(const Wiring& wiring);
 /// One JSON object: format, devices, pairs, links, facts, notes, partial. read_wiring() reads it back.
 [[nodiscard]] std::string write_json(const Reading& reading);
-/// A topology file as NCCL_TOPO_FILE takes it. Host bridges of a NUMA node aren't told apart there. What NCCL finds out itself (compute
-/// capability, network devices) is written where the reading has it. Throws bad input where a GPU or NIC has no PCI address or place, by
-/// which NCCL finds devices, and for several hosts unless their hashes are among the facts.
-[[nodiscard]] std::string write_nccl_xml(const Reading& reading);
+struct NcclXml {
+  std::string text;
+  std::vector<std::string> notes;  // what was made up or left out, as sentences
+};
+/// A topology file as NCCL_TOPO_FILE takes it, which reads back to the same relations between GPUs and NICs. `host`: the one that is written,
+/// by its name; empty: the only one. PCI addresses that aren't known are made up (pci_addresses.h). What NCCL finds out itself (compute
+/// capability, network devices) is written where the reading has it. Throws bad input for several hosts without `host`, unless their hashes are
+/// among the facts; for a host without devices; and for devices that hang on nothing.
+[[nodiscard]] NcclXml write_nccl_xml(const Reading& reading, std::string_view host = {});
 
 }  // namespace wirewise

@@ -1,9 +1,8 @@
-// A graph as a cluster.toml: hosts that are alike share a template that lists devices and links one by one, so that reading it back gives the
-// same graph, whatever it was read from.
+// A reading as a cluster.toml: hosts that are alike share a template that lists devices and links one by one, so that reading it back gives the
+// same graph and facts, to the bit, whatever it was read from.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <vector>
 
@@ -46,30 +45,60 @@ std::string device_text(const Device& device, bool port) {
   return text + " }";
 }
 
-bool near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(std::abs(a), std::abs(b)); }
+/// In the unit that people read, or exactly under another key where its rounding would change the figure. `back`: as the unit's key is read.
+std::string figure(std::string_view key, double in_unit, double back, std::string_view exact, double value) {
+  return back == value ? fmt::format("{} = {}", key, in_unit) : fmt::format("{} = {}", exact, value);
+}
 
 /// Without its ends: the class it was made of where that says all, else every figure.
 std::string figures(const Link& link) {
   for (const LinkClass& of : link_classes()) {
     if (of.kind != link.kind || link.lanes < 1) continue;
     const Link made = make_link(of, link.lanes, Provenance::kSpec);
-    if (made.source != link.source || made.generation != link.generation || !near(made.beta, link.beta) || !near(made.alpha, link.alpha) || !near(made.spec, link.spec)) continue;
+    if (made.source != link.source || made.generation != link.generation || made.beta != link.beta || made.alpha != link.alpha || made.spec != link.spec) continue;
     std::string text = fmt::format("class = {}", quoted(of.name));
     if (link.lanes != 1) text += fmt::format(", units = {}", link.lanes);
     if (link.provenance != Provenance::kSpec) text += fmt::format(", provenance = \"{}\"", name_of(link.provenance));
     return text;
   }
-  std::string text = fmt::format("kind = \"{}\", beta_GBps = {}, alpha_us = {}, provenance = \"{}\"", name_of(link.kind), link.beta / 1e9, link.alpha * 1e6, name_of(link.provenance));
+  std::string text = fmt::format("kind = \"{}\", {}, {}, provenance = \"{}\"", name_of(link.kind), figure("beta_GBps", link.beta / 1e9, link.beta / 1e9 * 1e9, "beta_Bps", link.beta),
+                                 figure("alpha_us", link.alpha * 1e6, link.alpha * 1e6 / 1e6, "alpha_s", link.alpha), name_of(link.provenance));
   if (!link.source.empty()) text += ", source = " + quoted(link.source);
   if (link.lanes > 0) text += fmt::format(", lanes = {}", link.lanes);
   if (link.generation > 0) text += fmt::format(", generation = {}", link.generation);
-  if (link.spec > 0) text += fmt::format(", spec_GBps = {}", link.spec / 1e9);
+  if (link.spec > 0) text += ", " + figure("spec_GBps", link.spec / 1e9, link.spec / 1e9 * 1e9, "spec_Bps", link.spec);
   return text;
+}
+
+/// What a description says of itself, then the facts that have no key of their own.
+std::string heading(const Reading& reading) {
+  std::string text, about, others;
+  std::vector<std::string> sources;
+  bool named = false;
+  for (const Fact& fact : reading.facts) {
+    const bool own = fact.subject == "cluster";
+    if (own && fact.name == "name" && !named) {
+      text += "name = " + quoted(fact.value) + "\n";
+      named = true;
+    } else if (own && fact.name == "about" && about.empty()) {
+      about = "about = " + quoted(fact.value) + "\n";
+    } else if (own && fact.name == "source") {
+      sources.push_back("  " + quoted(fact.value) + ",\n");
+    } else {
+      others += fmt::format("  {{ subject = {}, name = {}, value = {} }},\n", quoted(fact.subject), quoted(fact.name), quoted(fact.value));
+    }
+  }
+  text += about;
+  if (!sources.empty()) text += "source = [\n" + join(sources, "") + "]\n";
+  if (reading.partial) text += "partial = true\n";
+  return others.empty() ? text : text + "fact = [\n" + others + "]\n";
 }
 
 class Writer {
  public:
-  explicit Writer(const Wiring& wiring) : wiring_(wiring) {}
+  Writer(const Wiring& wiring, std::string heading) : wiring_(wiring), heading_(std::move(heading)) {
+    for (const Link& link : wiring_.links) figures_.push_back(figures(link));
+  }
 
   std::string write() {
     for (std::size_t i = 0; i < wiring_.devices.size(); ++i) {
@@ -93,7 +122,7 @@ class Writer {
       if (fresh) kinds.push_back({std::move(body), {}});
       kind_of_host.push_back(found->second);
     }
-    std::string text = "# Written by wirewise topo --to cluster.\n" + outside();
+    std::string text = "# Written by wirewise topo --to cluster.\n" + heading_ + outside();
     for (std::size_t i = 0; i < kinds.size(); ++i) text += fmt::format("\n[[template]]\nname = \"kind{}\"\n{}", i, kinds[i].first);
     for (std::size_t i = 0; i < hosts_.size();) {
       // Hosts of one kind and rack, one after another, stand together.
@@ -125,7 +154,7 @@ class Writer {
     for (std::size_t i = 0; i < wiring_.links.size(); ++i) {
       const Link& link = wiring_.links[i];
       auto& back = open[{link.to, link.from}];
-      const auto twin = std::find_if(back.begin(), back.end(), [&](int other) { return figures(wiring_.links[static_cast<std::size_t>(other)]) == figures(link); });
+      const auto twin = std::find_if(back.begin(), back.end(), [&](int other) { return figures_[static_cast<std::size_t>(other)] == figures_[i]; });
       if (twin == back.end()) {
         open[{link.from, link.to}].push_back(static_cast<int>(i));
         pair_of_[static_cast<int>(i)] = {static_cast<int>(i), false};
@@ -148,7 +177,11 @@ class Writer {
 
   std::string host_body(const Host& host) const {
     std::string text;
-    if (!at(host.itself).model.empty()) text += "model = " + quoted(at(host.itself).model) + "\n";
+    const Device& itself = at(host.itself);
+    for (const auto& [key, value] : {std::pair{"model", &itself.model}, std::pair{"cpus", &itself.cpus}, std::pair{"pci", &itself.pci}}) {
+      if (!value->empty()) text += fmt::format("{} = {}\n", key, quoted(*value));
+    }
+    if (itself.memory > 0) text += fmt::format("memory_gib = {}\n", static_cast<double>(itself.memory) / static_cast<double>(kGiB));
     text += "device = [\n";
     for (int device : host.devices) text += "  " + device_text(at(device), ports_.contains(device)) + ",\n";
     text += "]\nlink = [\n";
@@ -157,7 +190,7 @@ class Writer {
       text += "  { ";
       if (link.from != host.itself) text += "a = " + quoted(at(link.from).name) + ", ";
       if (link.to != host.itself) text += "b = " + quoted(at(link.to).name) + ", ";
-      text += figures(link) + (pair_of_.at(first).both ? "" : ", one_way = true") + " },\n";
+      text += figures_[static_cast<std::size_t>(first)] + (pair_of_.at(first).both ? "" : ", one_way = true") + " },\n";
     }
     return text + "]\n";
   }
@@ -175,13 +208,18 @@ class Writer {
     };
     for (int first : outer_) {
       const Link& link = wiring_.links[static_cast<std::size_t>(first)];
-      links += "  { a = " + end(link.from) + ", b = " + end(link.to) + ", " + figures(link) + (pair_of_.at(first).both ? "" : ", one_way = true") + " },\n";
+      links += "  { a = " + end(link.from) + ", b = " + end(link.to) + ", " + figures_[static_cast<std::size_t>(first)] + (pair_of_.at(first).both ? "" : ", one_way = true") + " },\n";
     }
-    if (switches.empty() && links.empty() && hosts_.size() < 2) return {};
-    return "switch = [\n" + switches + "]\n" + (links.empty() ? "" : "link = [\n" + links + "]\n");
+    std::string ranks;
+    for (int device : wiring_.rank_device) ranks += "  { on = " + end(device) + " },\n";
+    if (!ranks.empty()) ranks = "rank = [\n" + ranks + "]\n";
+    if (switches.empty() && links.empty() && hosts_.size() < 2) return ranks;
+    return "switch = [\n" + switches + "]\n" + (links.empty() ? "" : "link = [\n" + links + "]\n") + ranks;
   }
 
   const Wiring& wiring_;
+  std::string heading_;
+  std::vector<std::string> figures_;  // of each link
   std::vector<Host> hosts_;
   std::map<int, Pair> pair_of_;  // by the first of both links
   std::vector<int> outer_;
@@ -190,6 +228,8 @@ class Writer {
 
 }  // namespace
 
-std::string write_cluster(const Wiring& wiring) { return Writer(wiring).write(); }
+std::string write_cluster(const Reading& reading) { return Writer(reading.wiring, heading(reading)).write(); }
+
+std::string write_cluster(const Wiring& wiring) { return Writer(wiring, "").write(); }
 
 }  // namespace wirewise

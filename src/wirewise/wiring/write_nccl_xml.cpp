@@ -1,4 +1,7 @@
-// Names and texts come from files: pugixml escapes them.
+// A host's tree as <cpu>, <pci>, <gpu> and <nic>. Names and texts come from files: pugixml escapes them.
+//
+// The format knows neither host bridges nor names of PCI devices. Where a NUMA node has several bridges, what hangs on each carries its name in
+// an attribute `bridge`, which read_nccl_xml() takes and NCCL leaves alone; an empty one stands on the node itself.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -6,157 +9,205 @@
 #include <sstream>
 
 #include "wirewise/base/text.h"
+#include "wirewise/wiring/host_tree.h"
+#include "wirewise/wiring/link_classes.h"
+#include "wirewise/wiring/nccl_gpu_element.h"
 #include "wirewise/wiring/nccl_words.h"
+#include "wirewise/wiring/pci_addresses.h"
 #include "wirewise/wiring/write.h"
 
 namespace wirewise {
 namespace {
 
+constexpr int kMostDepth = 64;
+
 class Writer {
  public:
-  explicit Writer(const Reading& reading) : reading_(reading), wiring_(reading.wiring), out_(links_by_device(wiring_)), seen_(wiring_.devices.size(), false) {}
+  explicit Writer(const Reading& reading) : reading_(reading), wiring_(reading.wiring), out_(links_by_device(wiring_)) {}
 
-  std::string write() {
-    const std::vector<int> hosts = devices_of(wiring_, DeviceKind::kHost);
-    if (hosts.empty()) throw bad_input("there is no host to write.");
-    if (hosts.size() > 1) {
-      for (int host : hosts) {
-        if (fact(device(host).name, "host hash").empty()) {
-          throw bad_input("NCCL's topology file describes one host, and this is " + std::to_string(hosts.size()) + ".", "Write each host by itself.");
-        }
-      }
-    }
-    number();
+  NcclXml write(std::string_view only) {
+    const std::vector<int> hosts = chosen(only);
     system_ = document_.append_child("system");
     // RCCL's files have a version of their own.
     const std::vector<int> gpus = devices_of(wiring_, DeviceKind::kGpu);
-    system_.append_attribute("version") = std::any_of(gpus.begin(), gpus.end(), [&](int gpu) { return xgmi(gpu); }) ? 2 : 1;
-    for (int host : hosts) {
-      host_ = host;
-      seen_[static_cast<std::size_t>(host)] = true;
-      below_host(host);
-    }
-    for (DeviceKind kind : {DeviceKind::kGpu, DeviceKind::kNic}) {
-      for (int index : devices_of(wiring_, kind)) {
-        if (!seen_[static_cast<std::size_t>(index)]) refuse(index, "hangs on no NUMA node");
-      }
-    }
+    system_.append_attribute("version") = std::any_of(gpus.begin(), gpus.end(), [&](int gpu) { return is_amd_gpu(wiring_, out_, gpu); }) ? 2 : 1;
+    for (int host : hosts) write_host(host);
     std::ostringstream text;
     document_.save(text, "  ", pugi::format_default | pugi::format_no_declaration);
     // NCCL's own parser takes "/" after a blank for an attribute; a quote within a value is escaped, so this is a tag's end.
-    std::string out = text.str();
-    for (std::size_t at = out.find("\" />\n"); at != std::string::npos; at = out.find("\" />\n", at)) out.erase(at + 1, 1);
-    return out;
+    written_.text = text.str();
+    for (std::size_t at = written_.text.find("\" />\n"); at != std::string::npos; at = written_.text.find("\" />\n", at)) written_.text.erase(at + 1, 1);
+    return std::move(written_);
   }
 
  private:
+  using Down = HostTree::Down;
+
   [[nodiscard]] const Device& device(int index) const { return wiring_.devices[static_cast<std::size_t>(index)]; }
 
-  [[noreturn]] void refuse(int index, const std::string& why) const {
-    throw bad_input(printable(device(index).name) + " of " + printable(device(host_).name) + " " + why + ", and NCCL finds devices by their PCI address and place.",
-                    "Give a description that has them: this machine's own, or what NCCL_TOPO_DUMP_FILE writes.");
-  }
+  [[nodiscard]] std::string fact(const std::string& subject, std::string_view name) const { return value_of_fact(reading_, subject, name); }
 
-  [[nodiscard]] std::string fact(const std::string& subject, std::string_view name) const {
-    const auto found = std::find_if(reading_.facts.begin(), reading_.facts.end(), [&](const Fact& one) { return one.subject == subject && one.name == name; });
-    return found == reading_.facts.end() ? std::string() : found->value;
-  }
-
-  /// GPUs keep the number in their name where all have one.
-  void number() {
-    const auto gpus = devices_by_host(wiring_, DeviceKind::kGpu), all_nics = devices_by_host(wiring_, DeviceKind::kNic);
-    for (std::size_t host = 0; host < gpus.size(); ++host) {
-      int next = 0, nics = 0;
-      for (int gpu : gpus[host]) {
-        const auto named = device(gpu).name.substr(0, 3) == "GPU" ? parse_integer(std::string_view(device(gpu).name).substr(3)) : std::nullopt;
-        number_[gpu] = named && *named >= 0 && *named < 4096 ? static_cast<int>(*named) : next;
-        next = std::max(next, number_[gpu]) + 1;
+  [[nodiscard]] std::vector<int> chosen(std::string_view only) const {
+    const std::vector<int> hosts = devices_of(wiring_, DeviceKind::kHost);
+    if (hosts.empty()) throw bad_input("there is no host to write.");
+    if (!only.empty()) {
+      for (int host : hosts) {
+        if (device(host).name == only) return {host};
       }
-      for (int nic : all_nics[host]) number_[nic] = nics++;
+      throw bad_input("there is no host " + printable(only) + ".", hosts.size() == 1 ? "There is " + printable(device(hosts[0]).name) + "." : "wirewise topo shows their names.");
     }
+    if (hosts.size() > 1) {
+      for (int host : hosts) {
+        if (fact(device(host).name, "host hash").empty()) {
+          throw bad_input("NCCL's topology file describes one host, and this is " + std::to_string(hosts.size()) + ".", "Choose one: --host " + printable(device(hosts[0]).name) + ".");
+        }
+      }
+    }
+    return hosts;
   }
 
-  struct Down {
-    int device;
-    const Link* link;
-  };
-  std::vector<Down> below(int index) {
-    std::vector<Down> down;
-    for (int at : out_[static_cast<std::size_t>(index)]) {
-      const Link& link = wiring_.links[static_cast<std::size_t>(at)];
-      const bool tree = link.kind == LinkKind::kPcie || link.kind == LinkKind::kSockets || link.kind == LinkKind::kSharedMemory;
-      if (!tree || seen_[static_cast<std::size_t>(link.to)]) continue;
-      seen_[static_cast<std::size_t>(link.to)] = true;
-      down.push_back({link.to, &link});
+  void write_host(int host) {
+    tree_ = host_tree(wiring_, host);
+    if (tree_.depth > kMostDepth) throw bad_input("the devices of " + printable(device(host).name) + " hang more than " + std::to_string(kMostDepth) + " deep.");
+    for (std::size_t i = 0; i < wiring_.devices.size(); ++i) {
+      const Device& one = wiring_.devices[i];
+      if (one.host != device(host).host || tree_.reached[i] || (one.kind != DeviceKind::kGpu && one.kind != DeviceKind::kNic)) continue;
+      throw bad_input(printable(one.name) + " of " + printable(device(host).name) + " hangs on nothing.", "Mend the description: PCIe joins every GPU and NIC to its host.");
     }
-    return down;
+    addresses_ = pci_addresses(wiring_, tree_);
+    number(host);
+    loose_.clear();
+    host_ = host;
+    below_host(host);
+    for (const Down& down : loose_) part(down, system_, true);
+    if (!system_.first_child()) throw bad_input(printable(device(host).name) + " has neither NUMA nodes nor GPUs nor NICs: there is nothing to write.");
+    notes();
+  }
+
+  /// GPUs keep the number in their name where it is the only one.
+  void number(int host) {
+    std::map<int, int> taken;
+    std::vector<int> others;
+    for (int gpu : devices_of(wiring_, DeviceKind::kGpu, device(host).host)) {
+      const auto named = device(gpu).name.starts_with("GPU") ? parse_integer(std::string_view(device(gpu).name).substr(3)) : std::nullopt;
+      if (named && *named >= 0 && *named < 4096 && taken.try_emplace(static_cast<int>(*named), gpu).second) number_[gpu] = static_cast<int>(*named);
+      else others.push_back(gpu);
+    }
+    int next = 0, nics = 0;
+    for (int gpu : others) {
+      while (taken.contains(next)) ++next;
+      taken[number_[gpu] = next] = gpu;
+    }
+    if (!others.empty()) written_.notes.push_back("NCCL knows GPUs by number: " + printable(device(others[0]).name) + " is " + std::to_string(number_[others[0]]) + ".");
+    for (int nic : devices_of(wiring_, DeviceKind::kNic, device(host).host)) number_[nic] = nics++;
   }
 
   void below_host(int index) {
-    for (const Down& down : below(index)) {
+    for (const Down& down : tree_.of(index)) {
       switch (device(down.device).kind) {
         case DeviceKind::kSocket: below_host(down.device); break;
-        case DeviceKind::kNumaNode: cpu(down.device); break;
+        case DeviceKind::kNumaNode: cpu(down); break;
+        case DeviceKind::kHostBridge:
+        case DeviceKind::kPcieSwitch:
         case DeviceKind::kGpu:
-        case DeviceKind::kNic: refuse(down.device, "hangs on no NUMA node");
+        case DeviceKind::kNic: nodeless(down); break;
         default: break;  // ranks' cores
       }
     }
   }
 
-  void cpu(int index) {
-    const Device& numa = device(index);
+  /// What hangs on the host itself is on a NUMA node of its own that isn't known.
+  void nodeless(const Down& down) {
+    if (device(down.device).kind != DeviceKind::kHostBridge && !device(down.device).placed) {
+      loose_.push_back(down);
+      return;
+    }
+    pugi::xml_node node = cpu_element(-1);
+    if (device(down.device).kind == DeviceKind::kHostBridge) parts(down.device, node);
+    else part(down, node);
+    if (!node.first_child()) system_.remove_child(node);
+  }
+
+  pugi::xml_node cpu_element(int numa) {
     pugi::xml_node node = system_.append_child("cpu");
     if (const std::string hash = fact(device(host_).name, "host hash"); !hash.empty()) node.append_attribute("host_hash") = hash.c_str();
-    node.append_attribute("numaid") = numa.numa;
+    node.append_attribute("numaid") = numa;
+    return node;
+  }
+
+  void cpu(const Down& down) {
+    const Device& numa = device(down.device);
+    pugi::xml_node node = cpu_element(numa.numa);
     if (const std::string mask = mask_of_cpus(numa.cpus); !mask.empty()) node.append_attribute("affinity") = mask.c_str();
-    if (const auto kind = cpu_kind(numa.model)) {
+    auto kind = cpu_kind(numa.model);
+    if (!kind && numa.model.empty() && down.link->provenance != Provenance::kAssumed) {
+      kind = cpu_of_sockets(down.link->source);
+      if (kind) guessed_cpu_ = down.link->source;
+    }
+    if (kind) {
       node.append_attribute("arch") = kind->arch.c_str();
-      node.append_attribute("vendor") = kind->vendor.c_str();
+      if (!kind->vendor.empty()) node.append_attribute("vendor") = kind->vendor.c_str();
       if (kind->family >= 0) node.append_attribute("familyid") = kind->family;
       if (kind->model >= 0) node.append_attribute("modelid") = kind->model;
     }
-    children(index, node);
+    bridges(down.device, node);
+    if (numa.numa < 0 && !node.first_child()) system_.remove_child(node);
   }
 
-  void children(int index, pugi::xml_node node) {
-    for (const Down& down : below(index)) {
-      const Device& child = device(down.device);
-      if ((child.kind == DeviceKind::kGpu || child.kind == DeviceKind::kNic) && !child.placed) refuse(down.device, "has no known place");
-      if (child.kind == DeviceKind::kGpu && child.pci.empty()) refuse(down.device, "has no known PCI address");
-      switch (child.kind) {
-        case DeviceKind::kHostBridge: children(down.device, node); break;
-        case DeviceKind::kPcieSwitch: children(down.device, pci(node, child, *down.link, "0x060400")); break;
-        case DeviceKind::kGpu: gpu(down.device, pci(node, child, *down.link, xgmi(down.device) ? "0x038000" : "0x030200")); break;
-        case DeviceKind::kNic:
-          if (child.pci.empty() && device(index).kind != DeviceKind::kHostBridge && device(index).kind != DeviceKind::kNumaNode) refuse(down.device, "has no known PCI address");
-          nic(down.device, child.pci.empty() ? node : pci(node, child, *down.link, infiniband(down.device) ? "0x020700" : "0x020000"));
-          break;
-        default: break;
+  /// Bridges of one NUMA node are told apart where they have to be.
+  void bridges(int numa, pugi::xml_node node) {
+    const std::vector<Down>& all = tree_.of(numa);
+    const auto is_bridge = [&](const Down& down) { return device(down.device).kind == DeviceKind::kHostBridge; };
+    const auto used = [&](const Down& down) { return !is_bridge(down) || !tree_.of(down.device).empty(); };
+    const bool told = std::count_if(all.begin(), all.end(), used) > 1 || std::any_of(all.begin(), all.end(), [&](const Down& down) { return used(down) && !is_bridge(down); });
+    for (const Down& down : all) {
+      const pugi::xml_node last = node.last_child();
+      if (is_bridge(down)) parts(down.device, node);
+      else part(down, node);
+      if (!told) continue;
+      for (pugi::xml_node child = last ? last.next_sibling() : node.first_child(); child; child = child.next_sibling()) {
+        child.append_attribute("bridge") = is_bridge(down) ? device(down.device).name.c_str() : "";
       }
     }
   }
 
-  pugi::xml_node pci(pugi::xml_node parent, const Device& of, const Link& link, const char* pci_class) {
-    pugi::xml_node node = parent.append_child("pci");
-    std::string address = of.pci;
-    if (address.empty()) {  // a switch whose address isn't known: one that no machine has
-      char text[24];
-      std::snprintf(text, sizeof text, "ffff:%02x:%02x.0", 0xff - switches_ / 32, switches_ % 32);
-      ++switches_;
-      address = text;
+  void parts(int index, pugi::xml_node node) {
+    for (const Down& down : tree_.of(index)) part(down, node);
+  }
+
+  /// `loose`: what has no known place stands apart from all CPUs.
+  void part(const Down& down, pugi::xml_node node, bool loose = false) {
+    const Device& child = device(down.device);
+    if (!child.placed && !loose && (child.kind == DeviceKind::kGpu || child.kind == DeviceKind::kNic || child.kind == DeviceKind::kPcieSwitch)) {
+      loose_.push_back(down);
+      return;
     }
-    node.append_attribute("busid") = address.c_str();
+    switch (child.kind) {
+      case DeviceKind::kPcieSwitch: {
+        pugi::xml_node own = pci(node, down, "0x060400");
+        for (const Down& next : tree_.of(down.device)) part(next, own, loose);
+        break;
+      }
+      case DeviceKind::kGpu: gpu(down, node); break;
+      case DeviceKind::kNic: nic(down, node); break;
+      default: parts(down.device, node); break;
+    }
+  }
+
+  pugi::xml_node pci(pugi::xml_node parent, const Down& down, const char* pci_class) {
+    pugi::xml_node node = parent.append_child("pci");
+    node.append_attribute("busid") = addresses_.of[static_cast<std::size_t>(down.device)].c_str();
     node.append_attribute("class") = pci_class;
-    node.append_attribute("link_speed") = std::string(pcie_speed(link.generation)).c_str();
-    node.append_attribute("link_width") = link.lanes;
+    const bool pcie = down.link->kind == LinkKind::kPcie;
+    node.append_attribute("link_speed") = std::string(pcie ? pcie_speed(down.link->generation) : "").c_str();
+    node.append_attribute("link_width") = pcie ? down.link->lanes : 0;
     return node;
   }
 
-  [[nodiscard]] bool xgmi(int gpu) const {
-    const auto& links = out_[static_cast<std::size_t>(gpu)];
-    return device(gpu).model.find("gfx") != std::string::npos ||
-           std::any_of(links.begin(), links.end(), [&](int index) { return wiring_.links[static_cast<std::size_t>(index)].kind == LinkKind::kXgmi; });
+  void gpu(const Down& down, pugi::xml_node parent) {
+    pugi::xml_node node = pci(parent, down, is_amd_gpu(wiring_, out_, down.device) ? "0x038000" : "0x030200");
+    const std::string left_out = write_gpu_element(reading_, out_, addresses_, down, number_[down.device], node);
+    if (!left_out.empty()) written_.notes.push_back(left_out);
   }
 
   /// The link of a NIC to the network; null where there is none.
@@ -170,76 +221,31 @@ class Writer {
   [[nodiscard]] bool infiniband(int nic) const {
     const std::string controller = fact(printable(device(nic).name), "controller");
     const Link* link = network_of(nic);
-    return controller == "InfiniBand" || (controller.empty() && link != nullptr && link->kind == LinkKind::kInfiniband);
+    if (controller.empty() && link == nullptr) return device(nic).model.starts_with("InfiniBand");
+    return controller == "InfiniBand" || (controller.empty() && link->kind == LinkKind::kInfiniband);
   }
 
-  [[nodiscard]] static std::string word_from(const std::string& text, std::string_view start) {
-    const std::size_t at = text.find(start);
-    if (at == std::string::npos) return {};
-    const std::string word = text.substr(at, text.find(' ', at) - at);
-    return word.size() > start.size() ? word : std::string();
+  /// In Mbit/s, of a NIC that is described by the network it is for; empty for others.
+  [[nodiscard]] static std::string rate_of(const std::string& model) {
+    const auto classes = link_classes();
+    const auto found = std::find_if(classes.begin(), classes.end(), [&](const LinkClass& of) { return of.name == model && of.rate_gbit > 0; });
+    return found == classes.end() ? std::string() : std::to_string(std::llround(found->rate_gbit * 1000));
   }
 
-  void gpu(int index, pugi::xml_node parent) {
-    pugi::xml_node node;
-    const auto make = [&] {
-      if (node) return;
-      node = parent.append_child("gpu");
-      node.append_attribute("dev") = number_[index];
-      if (const std::string sm = word_from(device(index).model, "sm_"); !sm.empty()) node.append_attribute("sm") = sm.substr(3).c_str();
-      for (const auto& [attribute, name] : {std::pair{"sm", "compute units"}, std::pair{"arch", "architecture"}}) {
-        if (const std::string value = fact(printable(device(index).name), name); !value.empty()) node.append_attribute(attribute) = value.c_str();
-      }
-      if (const std::string gfx = word_from(device(index).model, "gfx"); !gfx.empty()) node.append_attribute("gcn") = gfx.c_str();
-      node.append_attribute("rank") = number_[index];
-      if (const std::string gdr = fact(printable(device(index).name), "GPUDirect RDMA"); !gdr.empty()) node.append_attribute("gdr") = gdr == "yes" ? 1 : 0;
-    };
-    if (!word_from(device(index).model, "sm_").empty() || !word_from(device(index).model, "gfx").empty()) make();
-    for (int at : out_[static_cast<std::size_t>(index)]) {
-      const Link& link = wiring_.links[static_cast<std::size_t>(at)];
-      if (!joins_gpus(link.kind)) continue;
-      make();
-      gpu_link(node, link, index);
-    }
-  }
-
-  void gpu_link(pugi::xml_node node, const Link& link, int from) {
-    const Device& to = device(link.to);
-    if (!node.attribute("sm") && !node.attribute("gcn")) {
-      constexpr int kFirst[] = {0, 60, 70, 80, 90, 100};
-      if (link.kind == LinkKind::kNvlink && link.generation >= 1 && link.generation <= 5) node.insert_attribute_after("sm", node.attribute("dev")) = kFirst[link.generation];
-    }
-    if (to.kind == DeviceKind::kNumaNode && link.source == "NVLink-C2C") {
-      pugi::xml_node c2c = node.append_child("c2c");
-      c2c.append_attribute("bw") = std::lround(link.beta / 1e6 / std::max(1, link.lanes));
-      c2c.append_attribute("count") = std::max(1, link.lanes);
-      return;
-    }
-    std::string target = to.pci;
-    const char* target_class = link.kind == LinkKind::kXgmi ? "0x038000" : "0x030200";
-    if (to.kind == DeviceKind::kNvSwitch) {
-      target = "fffffff:ffff:ff";  // the driver's word for one that can't be seen
-      target_class = "0x068000";
-    } else if (to.kind == DeviceKind::kNumaNode) {
-      target = "ffff:ff:1f.1";
-      target_class = "0x068001";
-    } else if (target.empty()) {
-      refuse(from, "has NVLinks to " + printable(to.name) + " without a PCI address");
-    }
-    pugi::xml_node child = node.append_child(link.kind == LinkKind::kXgmi ? "xgmi" : "nvlink");
-    child.append_attribute("target") = target.c_str();
-    child.append_attribute("count") = link.lanes;
-    child.append_attribute("tclass") = target_class;
-  }
-
-  /// A network device is written where something is known of it; NCCL finds it out otherwise.
-  void nic(int index, pugi::xml_node parent) {
+  /// A network device is written unless the reading is of a file of NCCL's own that leaves it to be found out.
+  void nic(const Down& down, pugi::xml_node parent) {
+    const int index = down.device;
     const std::string name = printable(device(index).name);
+    // NCCL writes NICs of which the system knows no PCI device straight under the CPU.
+    const bool virtual_nic = device(index).pci.empty() && reading_.format == Format::kNcclXml && std::string_view(parent.name()) != "pci";
+    pugi::xml_node place = parent;
+    if (!virtual_nic) place = pci(parent, down, infiniband(index) ? "0x020700" : "0x020000");
     std::string speed = fact(name, "speed");
     const std::string port = fact(name, "port"), guid = fact(name, "guid"), gdr = fact(name, "GPUDirect RDMA");
     if (const Link* link = network_of(index); link != nullptr && speed.empty() && link->spec > 0) speed = std::to_string(std::llround(link->spec * 8 / 1e6));
-    if (speed.empty() && port.empty() && guid.empty() && gdr.empty() && !device(index).pci.empty()) return;
-    pugi::xml_node net = parent.append_child("nic").append_child("net");
+    if (speed.empty()) speed = rate_of(device(index).model);
+    if (speed.empty() && port.empty() && guid.empty() && gdr.empty() && !device(index).pci.empty() && reading_.format == Format::kNcclXml) return;
+    pugi::xml_node net = place.append_child("nic").append_child("net");
     net.append_attribute("name") = device(index).name.c_str();
     net.append_attribute("dev") = number_[index];
     if (!speed.empty()) net.append_attribute("speed") = speed.substr(0, speed.find(' ')).c_str();
@@ -248,18 +254,40 @@ class Writer {
     if (!gdr.empty()) net.append_attribute("gdr") = gdr == "yes" ? 1 : 0;
   }
 
+  void notes() {
+    int gpus = 0, nics = 0, switches = 0;
+    for (int index : addresses_.made_up) {
+      const DeviceKind kind = device(index).kind;
+      ++(kind == DeviceKind::kGpu ? gpus : kind == DeviceKind::kNic ? nics : switches);
+    }
+    if (gpus + nics > 0) {
+      written_.notes.push_back("the PCI addresses of " + std::to_string(gpus) + " GPUs, " + std::to_string(nics) + " NICs and " + std::to_string(switches) +
+                               " PCIe switches aren't known: they are made up, in domains f000 and up, where NCCL finds no device of a real machine.");
+    }
+    if (!guessed_cpu_.empty()) written_.notes.push_back("family and model of the CPUs are those of one that " + printable(guessed_cpu_) + " joins.");
+    for (const Down& down : loose_) {
+      written_.notes.push_back("the place of " + printable(device(down.device).name) + " isn't known: it stands outside of all CPUs, where NCCL leaves it out.");
+    }
+    const auto cores = devices_of(wiring_, DeviceKind::kCpu, device(host_).host);
+    if (!cores.empty()) written_.notes.push_back("ranks' cores have no place in the format and are left out: " + std::to_string(cores.size()) + ".");
+  }
+
   const Reading& reading_;
   const Wiring& wiring_;
   std::vector<std::vector<int>> out_;
-  std::vector<bool> seen_;
+  NcclXml written_;
+  HostTree tree_;
+  PciAddresses addresses_;
   std::map<int, int> number_;
+  std::vector<Down> loose_;  // what has no known place
   pugi::xml_document document_;
   pugi::xml_node system_;
-  int host_ = 0, switches_ = 0;
+  int host_ = 0;
+  std::string guessed_cpu_;
 };
 
 }  // namespace
 
-std::string write_nccl_xml(const Reading& reading) { return Writer(reading).write(); }
+NcclXml write_nccl_xml(const Reading& reading, std::string_view host) { return Writer(reading).write(host); }
 
 }  // namespace wirewise
