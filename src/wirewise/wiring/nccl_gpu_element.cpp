@@ -45,7 +45,7 @@ class Element {
     }
     const bool c2c = gpu_.link->source.starts_with("NVLink-C2C") || gpu_.link->kind == LinkKind::kSockets;
     const std::string gdr = value_of_fact(reading_, name, "GPUDirect RDMA");
-    if (links.empty() && capability == 0 && gfx.empty() && gdr.empty() && !c2c && !device.pci.empty()) return {};
+    if (links.empty() && capability == 0 && gfx.empty() && gdr.empty() && !c2c && !device.pci.empty() && reading_.format == Format::kNcclXml) return {};
     node_ = pci.append_child("gpu");
     node_.append_attribute("dev") = number;
     if (capability > 0) node_.append_attribute("sm") = capability;

@@ -21,7 +21,7 @@ namespace wirewise {
 /// Whether a GPU is one of AMD's. `out`: the links out of each device.
 [[nodiscard]] bool is_amd_gpu(const Wiring& wiring, const std::vector<std::vector<int>>& out, int gpu);
 
-/// Appends it to the GPU's `pci`, where NCCL wouldn't find out by itself what it says. Returns what the format has no place for, as a sentence;
+/// Appends it to the GPU's `pci`, unless the reading is of a file of NCCL's own that leaves it to be found out. Returns what the format has no place for, as a sentence;
 /// empty where it holds all.
 [[nodiscard]] std::string write_gpu_element(const Reading& reading, const std::vector<std::vector<int>>& out, const PciAddresses& addresses, const HostTree::Down& gpu, int number,
                                             pugi::xml_node pci);

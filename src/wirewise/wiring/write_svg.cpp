@@ -14,6 +14,7 @@ namespace wirewise {
 namespace {
 
 constexpr double kLeafWidth = 86, kLeafHeight = 42, kGap = 8, kTitle = 30, kSwitchWidth = 120, kMargin = 24;
+constexpr double kLevel = 130;  // from one level of switches to the next
 constexpr std::size_t kMostSwitches = 12;  // of a level that are drawn one by one
 
 std::string escaped(const std::string& text) {
@@ -41,7 +42,12 @@ std::string fitting(const std::string& text, double width) {
   return escaped(shown.substr(0, end)) + "…";
 }
 
-double width_of(BytesPerSecond beta) { return std::clamp(1.0 + beta / 1e9 / 18, 1.2, 9.0); }
+/// Uplinks of whole racks would hide what is behind them: the network's lines grow less.
+double width_of(std::string_view kind, BytesPerSecond beta) {
+  const bool network = kind == name_of(LinkKind::kEthernet) || kind == name_of(LinkKind::kInfiniband);
+  return network ? std::clamp(1.0 + beta / 1e9 / 60, 1.2, 5.0) : std::clamp(1.0 + beta / 1e9 / 18, 1.2, 9.0);
+}
+std::string named_rack(const std::string& rack) { return rack.starts_with("rack") ? rack : "rack " + rack; }
 std::string rate(BytesPerSecond beta) { return fmt::format("{:.3g} GB/s", beta / 1e9); }
 
 constexpr std::string_view kStyle = R"(
@@ -50,7 +56,7 @@ text { fill: #1c2430; } .small { font-size: 9.5px; fill: #55606e; }
 rect { stroke: #8a94a3; fill: #ffffff; } .host { fill: #f4f6f9; } .numa { fill: #e9edf3; } .bridge { fill: #f7f9fb; stroke-dasharray: 4 3; }
 .pcie { fill: #dfe9f7; stroke: #3b78c3; } .gpu { fill: #d9f0d3; stroke: #4b8a2f; } .nic { fill: #fde7c8; stroke: #c77a12; }
 .nvswitch { fill: #bfe3b2; stroke: #4b8a2f; } .switch { fill: #fbd9a8; stroke: #c77a12; } .cpu { fill: #ece4f7; stroke: #7a5bb0; } .unplaced { stroke-dasharray: 3 3; }
-.line { fill: none; stroke-linecap: round; } .nvlink { stroke: #4b8a2f; } .xgmi { stroke: #b0303a; } .ethernet { stroke: #c77a12; } .infiniband { stroke: #9a3fb5; }
+.line { fill: none; stroke-linecap: round; } .ethernet, .infiniband { stroke-opacity: 0.8; } .nvlink { stroke: #4b8a2f; } .xgmi { stroke: #b0303a; } .ethernet { stroke: #c77a12; } .infiniband { stroke: #9a3fb5; }
 @media (prefers-color-scheme: dark) {
 svg { background: #14181e; } text { fill: #e6eaf0; } .small { fill: #9aa6b5; } rect { fill: #14181e; stroke: #6b7686; }
 .host { fill: #1b2129; } .numa { fill: #232b35; } .bridge { fill: #1d242d; } .pcie { fill: #1e3350; stroke: #6ea3e6; } .gpu { fill: #234018; stroke: #7cc45c; }
@@ -81,16 +87,19 @@ class Picture {
   std::string draw() {
     for (int host : devices_of(wiring_, DeviceKind::kHost)) grow(host);
     collect_kinds();
-    double y = kMargin;
-    for (int level = top_level(); level >= 0; --level) y = draw_level(level, y);
-    const double hosts = y;
-    double x = kMargin, bottom = y;
+    double hosts = kMargin;
+    for (int level = top_level(); level >= 0; --level) hosts += switches_of(level).empty() ? 0 : kLevel;
+    hosts_top_ = hosts;
+    double x = kMargin, bottom = hosts;
     for (const auto& [host, members] : kinds_) {
       const auto [width, height] = draw_host(host, members, x, hosts);
       x += width + 3 * kGap;
       bottom = std::max(bottom, hosts + height);
     }
     right_ = std::max(right_, x);
+    double y = kMargin;
+    const double wide = std::max(x - 3 * kGap, kMargin + 4 * kSwitchWidth) - kMargin;
+    for (int level = top_level(); level >= 0; --level) y = draw_level(level, y, wide);
     for (std::size_t i = 0; i < wiring_.devices.size(); ++i) {
       const Device& device = wiring_.devices[i];
       if (device.host >= 0 || device.kind != DeviceKind::kNvSwitch) continue;
@@ -100,7 +109,7 @@ class Picture {
     network_lines();
     bottom = legend(bottom + 2 * kGap);
     return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\">\n<style>{2}</style>\n", right_ + kMargin, bottom + kMargin, kStyle) +
-           lines_ + boxes_ + "</svg>\n";
+           boxes_ + "</svg>\n";
   }
 
  private:
@@ -238,12 +247,17 @@ class Picture {
     if (members.size() > 1) name = fmt::format("{} hosts like {}", members.size(), at(host).name);
     for (std::size_t i = 0; i < members.size() && i < 64; ++i) names += (i > 0 ? ", " : "") + at(members[i]).name;
     if (members.size() > 64) names += fmt::format(" and {} more", members.size() - 64);
+    std::map<std::string, int> models;
+    for (int gpu : gpus) ++models[at(gpu).model];
     std::set<std::string> racks;
     for (int member : members) {
       if (!at(member).rack.empty()) racks.insert(at(member).rack);
     }
     std::string second = at(host).model;
-    if (!racks.empty()) second += (second.empty() ? "" : ", ") + (racks.size() == 1 ? "rack " + *racks.begin() : fmt::format("in {} racks", racks.size()));
+    for (const auto& [model, count] : models) {
+      if (!model.empty()) second += fmt::format("{}{} x {}", second.empty() ? "" : ", ", count, model);
+    }
+    if (!racks.empty()) second += (second.empty() ? "" : ", ") + (racks.size() == 1 ? named_rack(*racks.begin()) : fmt::format("in {} racks", racks.size()));
     box(host, x, y, width, total, second, name, names);
     double at_x = x + kGap;
     for (int part : parts) {
@@ -260,7 +274,7 @@ class Picture {
   }
 
   void line(const Link& of, const std::string& path, BytesPerSecond beta) {
-    over_ += fmt::format("<path class=\"line {}\" stroke-width=\"{:.1f}\" d=\"{}\"/>\n", name_of(of.kind), width_of(beta), path);
+    over_ += fmt::format("<path class=\"line {}\" stroke-width=\"{:.1f}\" d=\"{}\"/>\n", name_of(of.kind), width_of(name_of(of.kind), beta), path);
     used_.insert({std::string(name_of(of.kind)), printable(of.source), beta, of.provenance == Provenance::kAssumed});
   }
 
@@ -280,23 +294,31 @@ class Picture {
     }
   }
 
-  double draw_level(int level, double y) {
+  [[nodiscard]] std::vector<int> switches_of(int level) const {
     std::vector<int> switches;
     for (int device : devices_of(wiring_, DeviceKind::kSwitch)) {
       if (at(device).level == level && at(device).host < 0) switches.push_back(device);
     }
+    return switches;
+  }
+
+  /// The switches of a level, spread over the width of the hosts.
+  double draw_level(int level, double y, double wide) {
+    const std::vector<int> switches = switches_of(level);
     if (switches.empty()) return y;
     if (switches.size() > kMostSwitches) {
       std::string names;
       for (std::size_t i = 0; i < switches.size() && i < 64; ++i) names += (i > 0 ? ", " : "") + at(switches[i]).name;
-      box(switches[0], kMargin, y, 4 * kSwitchWidth, 40, level == 0 ? "leaves" : level == 1 ? "spines" : "core", fmt::format("{} switches: {} to {}", switches.size(), at(switches[0]).name, at(switches.back()).name), names);
+      box(switches[0], kMargin + wide / 2 - 2 * kSwitchWidth, y, 4 * kSwitchWidth, 40, level == 0 ? "leaves" : level == 1 ? "spines" : "core", fmt::format("{} switches: {} to {}", switches.size(), at(switches[0]).name, at(switches.back()).name), names);
       for (int device : switches) box_[static_cast<std::size_t>(device)] = box_[static_cast<std::size_t>(switches[0])];
     } else {
+      const double each = std::max(wide / static_cast<double>(switches.size()), kSwitchWidth + 2 * kGap);
       for (std::size_t i = 0; i < switches.size(); ++i) {
-        box(switches[i], kMargin + static_cast<double>(i) * (kSwitchWidth + 2 * kGap), y, kSwitchWidth, 40, at(switches[i]).rack.empty() ? (level == 0 ? "leaf" : level == 1 ? "spine" : "core") : "rack " + at(switches[i]).rack);
+        const double x = kMargin + (static_cast<double>(i) + 0.5) * each - kSwitchWidth / 2;
+        box(switches[i], x, y, kSwitchWidth, 40, at(switches[i]).rack.empty() ? (level == 0 ? "leaf" : level == 1 ? "spine" : "core") : named_rack(at(switches[i]).rack));
       }
     }
-    return y + 40 + 90;
+    return y + kLevel;
   }
 
   /// Lines that would lie upon each other are one, as wide as one of them.
@@ -322,7 +344,10 @@ class Picture {
       }
       const Box& to = box_[static_cast<std::size_t>(one.to)];
       const double ax = from.x + from.width / 2, bx = to.x + to.width / 2, by = to.y + to.height;
-      const std::string path = fmt::format("M{:.1f} {:.1f} C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}", ax, from.y, ax, by + 45, bx, by + 55, bx, by);
+      // Straight out of the host, where names of boxes are, and bent above it.
+      const double above = at(one.from).host >= 0 ? std::min(from.y, hosts_top_) : from.y;
+      const double bend = (above - by) / 2;
+      const std::string path = fmt::format("M{:.1f} {:.1f} V{:.1f} C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}", ax, from.y, above, ax, above - bend, bx, by + bend, bx, by);
       if (drawn.insert(path + std::string(name_of(one.kind))).second) line(one, path, one.beta);
     }
   }
@@ -332,7 +357,7 @@ class Picture {
     if (!used_.empty()) text(kMargin, y + 12, "small", "per direction:");
     for (const auto& [kind, source, beta, assumed] : used_) {
       y += 18;
-      boxes_ += fmt::format("<path class=\"line {}\" stroke-width=\"{:.1f}\" d=\"M{:.1f} {:.1f} h40\"/>\n", kind, width_of(beta), kMargin + 4, y + 8);
+      boxes_ += fmt::format("<path class=\"line {}\" stroke-width=\"{:.1f}\" d=\"M{:.1f} {:.1f} h40\"/>\n", kind, width_of(kind, beta), kMargin + 4, y + 8);
       text(kMargin + 54, y + 12, "", escaped(fmt::format("{}{}: {}", source, assumed ? " (assumed)" : "", rate(beta))));
     }
     y += 18;
@@ -350,8 +375,8 @@ class Picture {
   std::vector<std::pair<int, std::vector<int>>> kinds_;  // the host that is drawn, and all that are like it
   std::map<int, int> kind_of_host_;
   std::set<std::tuple<std::string, std::string, double, bool>> used_;
-  std::string lines_, boxes_, over_;
-  double right_ = 0;
+  std::string boxes_, over_;
+  double right_ = 0, hosts_top_ = 0;
 };
 
 }  // namespace
