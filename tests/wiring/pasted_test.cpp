@@ -125,9 +125,8 @@ TEST(Pasted, LinesLeftOutMakeItPartial) {
 
 TEST(Pasted, OtherToolsOutputsAreNamed) {
   EXPECT_NE(refusal("mlx5_3 port 1 ==> ib3 (Up)\n").find("ibstat"), std::string::npos);
-  EXPECT_NE(refusal("   7    1[  ] ==( 4X  53.125 Gbps Active/  LinkUp)==>   9   2[  ] \"leaf\" ( )\n").find("ibnetdiscover"), std::string::npos);
+  EXPECT_NE(refusal("GPU Topology Information\n").find("topo -m"), std::string::npos);
   EXPECT_NE(refusal("n:1:2 [0] NCCL INFO Using network IB\n").find("doctor nccl"), std::string::npos);
-  EXPECT_NE(refusal("<?xml version=\"1.0\" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM \"x.dtd\">\n<nvidia_smi_log>\n<gpu id=\"1\">\n").find("topo -m"), std::string::npos);
   EXPECT_NE(refusal("Please help, it is slow.\n").find("none of the formats"), std::string::npos);
 }
 

@@ -1,5 +1,7 @@
-// Hostile texts for the readers of matrices, XML and our own dumps.
+// Hostile texts for the readers of matrices, XML, our own dumps, and of what people post of GPUs, fabrics and several hosts.
+#include "wiring/posted_samples.h"
 #include "wiring/reader_fuzz.h"
+#include "wirewise/wiring/text_lines.h"
 
 namespace wirewise {
 namespace {
@@ -51,6 +53,39 @@ TEST(ReadersFuzz, Json) {
     const std::string once = write_json(reading);
     ASSERT_EQ(write_json(read_json(once, "dump")), once);
   });
+}
+
+TEST(ReadersFuzz, NvidiaReport) {
+  fuzz::run({std::string(posted::kNvidiaReport), std::string(posted::kNvidiaXml), std::string(posted::kNvidiaTable)},
+            {"GPU 00000000:17:00.0", "GPU 00000000:18:00.0", "        ", "Current : 1", "GPU Link Info", "</gpu>", "<gpu id=\"0:1:2\">", "<!--", "]]>", "&amp;", "|", "| 3  X On | 00000000:01:00.0 |", "P8", "16x"}, sound);
+}
+
+TEST(ReadersFuzz, RocmTopo) {
+  fuzz::run({std::string(posted::kRocmTopo), std::string(posted::kAmdTopology)},
+            {"GPU0", "GPU1", "GPU255", "XGMI", "PCIE", "SELF", "N/A", "15", "30", "0-0", "1-99999", "=== Weight between two GPUs ===", "HOPS TABLE:", "(Topology) Numa Node:", "GPU[9] : (Topology) Numa Node: 3\n", "0000:0c:00.0", "MI250"}, sound);
+}
+
+TEST(ReadersFuzz, Iblinkinfo) {
+  fuzz::run({std::string(posted::kIblinkinfo), std::string(posted::kIblinkinfoLines)},
+            {"==(", ")==>", "CA:", "Switch:", "Switch: 0x1 a:\n", "[  ]", "\"\"", "\"a a\"", "\"host0 nic0\"", "4X", "25.78125 Gbps", "FDR10", "Down/ Polling", "Could be", "0x0c42a103008d7a10", "0x1"}, sound);
+}
+
+TEST(ReadersFuzz, HwlocXml) {
+  fuzz::run({std::string(posted::kHwloc), std::string(posted::kHwloc)},
+            {"<object type=\"PU\" os_index=\"9\">", "<object type=\"Group\">", "</object>", "<topology>", "</topology>", "type=\"NUMANode\"", "type=\"Bridge\"", "type=\"Machine\"", "type=\"L3Cache\"", "cpuset=\"0xf...f\"", "cpuset=\"0x0\"",
+             "cpuset=\"\"", "bridge_type=\"1-1\"", "bridge_type=\"0-1\"", "bridge_pci=\"0000:[ff-00]\"", "pci_type=\"0302 [10de:20b2] [0:0] 0\"", "osdev_type=\"5\"", "<info name=\"GPUModel\" value=\"x\"/>", "gp_index=\"1\"", "PU", "Core", "Die", "OSDev"},
+            sound);
+}
+
+TEST(ReadersFuzz, SeveralHosts) {
+  std::vector<std::string> samples;
+  for (const char* sample : {kMatrix, "CA 'a'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 100\n\t\tLink layer: InfiniBand\n"}) {
+    std::string labelled;
+    for (const TextLine& line : text_lines(sample)) labelled += "n1: " + line.text + "\nn2: " + line.text + "\n";
+    samples.push_back(labelled);
+    samples.push_back(std::string("----\nn[1-3] (3)\n----\n") + sample + "n4 | CHANGED | rc=0 >>\n" + sample);
+  }
+  fuzz::run(samples, {"n1: ", "n3: ", " 0: ", "12: ", "[1,4]<stdout>:", "----\n", "----\nn[1-900]\n----\n", "a | SUCCESS | rc=0 >>\n", "b | UNREACHABLE! => {\n", "> ", "```\n", "network: "}, sound, 600);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ void run(const Options& options) {
   const std::vector<Bytes> sizes = options.bytes.empty() ? std::vector<Bytes>{} : bench::parse_sizes(options.bytes, "--bytes");
   const bool here = options.from.empty();
   const Reading reading = here ? discover() : read_wiring_file(options.from);
-  print_notes(reading, here ? "this machine" : options.from);
+  print_notes(reading, here ? "this machine" : options.from == "-" ? "standard input" : options.from);
   if (options.json || options.to == "json") {
     std::cout << write_json(reading) << "\n";
   } else if (options.to == "nccl-xml") {
@@ -66,7 +66,7 @@ void run(const Options& options) {
 void register_topo(CLI::App& app, int&) {
   CLI::App* topo = app.add_subcommand("topo", "Show how a machine is wired: its GPUs, NICs, PCIe, NVLink and network");
   const auto options = std::make_shared<Options>();
-  topo->add_option("--from", options->from, "A file that describes it; its format is recognised. Without it: this machine");
+  topo->add_option("--from", options->from, "A file that describes it, - for standard input; its format is recognised. Without it: this machine");
   topo->add_option("--to", options->to, "text, matrix, json, nccl-xml, cluster or svg")
       ->check(CLI::IsMember({"text", "matrix", "json", "nccl-xml", "cluster", "svg"}));
   topo->add_option("--bytes", options->bytes, "Also what an all-reduce of these sizes takes: 1M,64M,1G; ranges as in wirewise bench --sizes");

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "wirewise/base/text.h"
 #include "wirewise/wiring/link_classes.h"
 #include "wirewise/wiring/sysfs.h"
 
@@ -32,13 +33,16 @@ class Discovery {
     raise_bridges();
     add_nvlinks();
     for (const RdmaPort& port : machine_.rdma) {
-      fact(port.device + ":" + std::to_string(port.port), "rdma", port.link_layer + ", " + port.rate + ", " + port.state);
+      std::vector<std::string> parts{port.link_layer, port.rate, port.state};
+      std::erase(parts, "");
+      if (!parts.empty()) fact(port.device + ":" + std::to_string(port.port), "rdma", join(parts, ", "));
     }
     const GpuDirect& direct = machine_.gpudirect;
     if (!direct.driver.empty()) fact(machine_.host, "nvidia kernel driver", direct.driver + (direct.open_module ? ", open" : ", closed"));
     if (!direct.peer_memory.empty()) fact(machine_.host, "GPUDirect RDMA", direct.peer_memory + " is loaded");
     else if (direct.open_module && direct.dmabuf_kernel) fact(machine_.host, "GPUDirect RDMA", "by dma-buf");
-    fact(machine_.host, "NVML", machine_.nvml.present ? "driver " + machine_.nvml.driver : machine_.nvml.absence);
+    const std::string nvml = machine_.nvml.present ? "driver " + machine_.nvml.driver : machine_.nvml.absence;
+    if (!nvml.empty()) fact(machine_.host, "NVML", nvml);
     return std::move(reading_);
   }
 
@@ -91,7 +95,13 @@ class Discovery {
       if (port != nullptr && port->most_generation > 0) generation = std::min(generation, port->most_generation);
       generation = std::max(generation, device.generation);
     }
-    return pcie_link(generation, device.lanes, Provenance::kDriver);
+    if (generation > 0 || device.lanes > 0 || device.gbyte <= 0) return pcie_link(generation, device.lanes, Provenance::kDriver);
+    Link link = pcie_link(4, 16, Provenance::kDriver);
+    link.beta *= device.gbyte * 1e9 / link.spec;
+    link.spec = device.gbyte * 1e9;
+    link.generation = link.lanes = 0;
+    link.source = "PCIe, by its speed alone";
+    return link;
   }
 
   /// The host bridge, or the innermost PCIe switch, that a device hangs on.
@@ -196,7 +206,7 @@ class Discovery {
       if (!verbs.empty() || interfaces.size() > 1) at(added).model = model;
       for (const NetDevice& net : machine_.net) {
         if (net.pci != device.address) continue;
-        fact(net.name, "ethernet", (net.speed > 0 ? std::to_string(net.speed) + " Mbit/s, " : std::string("speed not stated, ")) + net.state);
+        fact(net.name, "ethernet", (net.speed > 0 ? std::to_string(net.speed) + " Mbit/s" : std::string("speed not stated")) + (net.state.empty() ? "" : ", " + net.state));
       }
     }
   }

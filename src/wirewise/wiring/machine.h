@@ -43,6 +43,7 @@ struct PciDevice {
   std::string cpus;                // near it
   int generation = 0, most_generation = 0;  // of its link: as it runs now, and what the device could; 0: not stated
   int lanes = 0, most_lanes = 0;
+  double gbyte = 0;                // GB/s each way of its link as it runs, where that is all that is stated
   std::string iommu;               // "identity", "DMA" …: how the IOMMU treats it; empty: no IOMMU, or not stated
   std::optional<unsigned> acs;     // Access Control Services that are on, where its extended configuration can be read
   bool virtual_function = false;   // of a device that is here too

@@ -57,6 +57,11 @@ std::string_view name_of(Format format) noexcept {
     case Format::kNvidiaQuery: return "nvidia-smi query";
     case Format::kNvidiaList: return "nvidia-smi list";
     case Format::kNvlinkStatus: return "nvidia-smi nvlink";
+    case Format::kNvidiaReport: return "nvidia-smi report";
+    case Format::kNvidiaTable: return "nvidia-smi table";
+    case Format::kRocmTopo: return "rocm-smi topo";
+    case Format::kIblinkinfo: return "iblinkinfo";
+    case Format::kHwlocXml: return "hwloc XML";
     case Format::kNcclTests: return "nccl-tests";
     case Format::kNumactl: return "numactl";
     case Format::kLscpu: return "lscpu";

@@ -91,16 +91,6 @@ std::size_t time_length(std::string_view line) {
   return at < line.size() && line[at] != ' ' && line[at] != '\t' ? 0 : std::min(line.size(), at + 1);
 }
 
-/// How long "node1: ", "[1,0]<stdout>:" or "[worker-0] " is there.
-std::size_t label_length(std::string_view line) {
-  const std::size_t at = std::min(line.find_first_not_of(' '), line.size());
-  const std::size_t end = std::min(line.find_first_of(" \t\"'=(", at), line.size());
-  const std::size_t tag = line.substr(at, end - at).rfind(">:");
-  if (tag != std::string_view::npos && line[at] == '[') return at + tag + 2;
-  const bool colon = end > at + 1 && line[end - 1] == ':', bracketed = end > at + 2 && line[at] == '[' && line[end - 1] == ']';
-  return (colon || bracketed) && end < line.size() ? end : 0;
-}
-
 /// Blanks what all lines begin with, where it is a time or the same label.
 void unlabel(std::vector<std::string>& lines) {
   std::size_t filled = 0, timed = 0;
@@ -109,8 +99,7 @@ void unlabel(std::vector<std::string>& lines) {
     if (empty_line(line)) continue;
     ++filled;
     timed += time_length(line) > 0 ? 1 : 0;
-    const std::size_t time = time_length(line), label = label_length(std::string_view(line).substr(time));
-    if (label > 0) ++labels[line.substr(time, label)];
+    if (const auto label = line_label(line); label && label->end < line.size()) ++labels[line.substr(label->begin, label->end - label->begin)];
   }
   const auto nearly_all = [&](std::size_t count) { return count >= kFewest && count * 5 >= filled * 4; };
   const auto common = std::max_element(labels.begin(), labels.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -121,24 +110,6 @@ void unlabel(std::vector<std::string>& lines) {
     if (label) blank_out(line, 0, time + common->first.size());
     else if (nearly_all(timed)) blank_out(line, 0, time);
   }
-}
-
-/// "$ cmd", "root@host:~# cmd", "[user@host dir]$ cmd", "PS C:\> cmd", "(base) user@host:~$ cmd".
-bool is_command(std::string_view line) {
-  line = trimmed(line);
-  if (line.starts_with("$ ") || line == "$") return true;
-  if (line.starts_with("PS ") && line.find("> ") != std::string_view::npos) return true;
-  const std::size_t at = line.find('@');
-  if (at == std::string_view::npos || at > 80) return false;
-  const std::size_t sign = line.find_first_of("$#%", at);
-  if (sign == std::string_view::npos || sign > 160 || (sign + 1 < line.size() && line[sign + 1] != ' ')) return false;
-  const std::string_view head = line.substr(0, sign);
-  return head.find_first_of("\"'<>=;") == std::string_view::npos;
-}
-
-bool is_fence(std::string_view line) {
-  line = trimmed(line);
-  return line.starts_with("```") || line.starts_with("~~~");
 }
 
 /// A line of HTML's own: "<details>", "</pre>", "<summary>…</summary>".
@@ -188,6 +159,38 @@ void uncover_head(std::string& line) {
 }
 
 }  // namespace
+
+std::optional<LineLabel> line_label(std::string_view line) {
+  const std::size_t begin = time_length(line), at = std::min(line.find_first_not_of(' ', begin), line.size());
+  const std::size_t end = std::min(line.find_first_of(" \t\r\"'=(", at), line.size());
+  const std::string_view word = line.substr(at, end - at);
+  if (const std::size_t tag = word.rfind(">:"); tag != std::string_view::npos && word[0] == '[') {
+    const std::size_t comma = word.find(','), close = word.find(']');
+    const bool rank = comma < close && close != std::string_view::npos;
+    return LineLabel{begin, at + tag + 2, std::string(rank ? word.substr(comma + 1, close - comma - 1) : word.substr(1, std::min(close, word.size()) - 1))};
+  }
+  if (word.size() > 1 && word.back() == ':') return LineLabel{begin, end, std::string(word.substr(0, word.size() - 1))};
+  if (word.size() > 2 && word.front() == '[' && word.back() == ']') return LineLabel{begin, end, std::string(word.substr(1, word.size() - 2))};
+  return std::nullopt;
+}
+
+// "$ cmd", "root@host:~# cmd", "[user@host dir]$ cmd", "PS C:\> cmd", "(base) user@host:~$ cmd".
+bool is_command(std::string_view line) {
+  line = trimmed(line);
+  if (line.starts_with("$ ") || line == "$") return true;
+  if (line.starts_with("PS ") && line.find("> ") != std::string_view::npos) return true;
+  const std::size_t at = line.find('@');
+  if (at == std::string_view::npos || at > 80) return false;
+  const std::size_t sign = line.find_first_of("$#%", at);
+  if (sign == std::string_view::npos || sign > 160 || (sign + 1 < line.size() && line[sign + 1] != ' ')) return false;
+  const std::string_view head = line.substr(0, sign);
+  return head.find_first_of("\"'<>=;") == std::string_view::npos;
+}
+
+bool is_fence(std::string_view line) {
+  line = trimmed(line);
+  return line.starts_with("```") || line.starts_with("~~~");
+}
 
 void read_entities(std::string& text) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kEntities{

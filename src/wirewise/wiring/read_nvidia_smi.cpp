@@ -10,43 +10,12 @@
 
 #include "wirewise/base/text.h"
 #include "wirewise/wiring/link_classes.h"
+#include "wirewise/wiring/listed_gpus.h"
 #include "wirewise/wiring/reading.h"
 #include "wirewise/wiring/text_lines.h"
 
 namespace wirewise {
 namespace {
-
-constexpr std::size_t kMostGpus = 1024;
-
-Device host_device() {
-  Device host;
-  host.name = "host0";
-  host.host = 0;
-  return host;
-}
-
-int add_gpu(Wiring& wiring, int index, const std::string& model) {
-  Device gpu;
-  gpu.name = "GPU" + std::to_string(index);
-  gpu.kind = DeviceKind::kGpu;
-  gpu.host = 0;
-  gpu.placed = false;
-  gpu.model = model;
-  const int at = add_device(wiring, std::move(gpu));
-  add_link(wiring, 0, at, pcie_link(0, 0, Provenance::kAssumed));
-  return at;
-}
-
-bool missing(const std::string& value) {
-  return value.empty() || value == "N/A" || value == "[N/A]" || value == "[Not Supported]" || value == "[Unknown Error]" || value == "[Insufficient Permissions]";
-}
-
-/// "00000000:1B:00.0" as Linux writes it, "0000:1b:00.0".
-std::string pci_of(const std::string& text) {
-  const std::string pci = lower_case(text);
-  if (pci.find_first_not_of("0123456789abcdef:.") != std::string::npos || pci.size() > 20) return {};
-  return pci.size() == 16 && pci.compare(0, 4, "0000") == 0 ? pci.substr(4) : pci;
-}
 
 struct Column {
   std::string name, unit;  // "memory.total", "MiB"
@@ -85,7 +54,7 @@ class QueryReader {
   QueryReader(std::string_view text, std::string_view file) : file_(file), lines_(text_lines(text)) { reading_.format = Format::kNvidiaQuery; }
 
   Reading read() {
-    add_device(reading_.wiring, host_device());
+    add_listed_host(reading_.wiring);
     for (const TextLine& line : lines_) {
       if (trimmed(line.text).empty()) {
         gap_ = true;
@@ -126,7 +95,7 @@ class QueryReader {
     const long long index = wanted.value_or(static_cast<long long>(reading_.wiring.devices.size()) - 1);
     if (index < 0 || index > 100000) throw unreadable(file_, line.number, 1, std::to_string(index) + " is no GPU's index.");
     if (!indices_.insert(static_cast<int>(index)).second) throw unreadable(file_, line.number, 1, "GPU " + std::to_string(index) + " stands there twice.");
-    if (indices_.size() > kMostGpus) throw unreadable(file_, line.number, 1, "there are more than " + std::to_string(kMostGpus) + " GPUs.");
+    if (indices_.size() > kMostListedGpus) throw unreadable(file_, line.number, 1, "there are more than " + std::to_string(kMostListedGpus) + " GPUs.");
     return static_cast<int>(index);
   }
 
@@ -142,28 +111,42 @@ class QueryReader {
     }
     std::optional<long long> wanted;
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      if (columns_[i].name == "index" && !missing(cells[i])) {
+      if (columns_[i].name == "index" && !not_stated(cells[i])) {
         wanted = parse_integer(cells[i]);
         if (!wanted) throw unreadable(file_, line.number, 1, printable(cells[i].substr(0, 40)) + " is no GPU's index.");
       }
     }
-    const int at = add_gpu(reading_.wiring, free_index(line, wanted), "");
+    const int at = add_listed_gpu(reading_.wiring, free_index(line, wanted), "");
+    pcie_ = {};
+    idle_.reset();
     for (std::size_t i = 0; i < cells.size(); ++i) read_cell(line, columns_[i], cells[i], at);
+    if (pcie_.generation + pcie_.most_generation + pcie_.lanes + pcie_.most_lanes > 0) set_listed_pcie(reading_, at, pcie_, idle_, line.number);
   }
 
   void read_cell(const TextLine& line, const Column& column, const std::string& cell, int at) {
     Device& gpu = reading_.wiring.devices[static_cast<std::size_t>(at)];
-    const bool has = !missing(cell);
+    const bool has = !not_stated(cell);
     if (column.name == "index") return;
     if ((column.name == "name" || column.name == "gpu_name") && has) {
       gpu.model = cell;
       models_.insert(cell);
       return;
     }
-    if ((column.name == "pci.bus_id" || column.name == "gpu_bus_id") && has) gpu.pci = pci_of(cell);
+    if ((column.name == "pci.bus_id" || column.name == "gpu_bus_id") && has) gpu.pci = listed_pci(cell);
     if (column.name == "memory.total" && has) gpu.memory = memory(line, column, cell);
+    if (has) read_link(column.name, cell);
     const bool bare = cell.find_first_not_of("0123456789.") == std::string::npos;
     reading_.facts.push_back({gpu.name, column.name, has && bare && !column.unit.empty() ? cell + " " + column.unit : cell, line.number});
+  }
+
+  void read_link(const std::string& column, const std::string& cell) {
+    const auto number = parse_integer(cell);
+    const int value = number && *number > 0 && *number <= 64 ? static_cast<int>(*number) : 0;
+    if (column == "pcie.link.gen.current" || column == "pcie.link.gen.gpucurrent") pcie_.generation = value;
+    if (column == "pcie.link.gen.max") pcie_.most_generation = value;
+    if (column == "pcie.link.width.current") pcie_.lanes = value;
+    if (column == "pcie.link.width.max") pcie_.most_lanes = value;
+    if (column == "pstate") idle_ = rests(cell);
   }
 
   Bytes memory(const TextLine& line, const Column& column, const std::string& cell) const {
@@ -177,7 +160,7 @@ class QueryReader {
   /// Without a head: what tells itself.
   void read_bare(const TextLine& line) {
     const auto cells = cells_of(line.text);
-    const int at = add_gpu(reading_.wiring, free_index(line, parse_integer(cells[0])), "");
+    const int at = add_listed_gpu(reading_.wiring, free_index(line, parse_integer(cells[0])), "");
     Device& gpu = reading_.wiring.devices[static_cast<std::size_t>(at)];
     for (const std::string& cell : cells) {
       if (is_model(cell)) {
@@ -186,7 +169,7 @@ class QueryReader {
       } else if (cell.substr(0, 4) == "GPU-") {
         reading_.facts.push_back({gpu.name, "uuid", cell, line.number});
       } else if (cell.size() == 16 && cell.find(':') == 8) {
-        gpu.pci = pci_of(cell);
+        gpu.pci = listed_pci(cell);
       } else if (cell != cells[0] || !parse_integer(cell)) {
         reading_.facts.push_back({gpu.name, "not named by a head", cell, line.number});
       }
@@ -199,6 +182,8 @@ class QueryReader {
   Reading reading_;
   std::vector<Column> columns_;
   std::set<int> indices_;
+  PcieSeen pcie_;
+  std::optional<bool> idle_;
   bool gap_ = false, over_ = false;  // a blank line behind the last row; the table has ended
   std::set<std::string> models_;
 };
@@ -231,7 +216,7 @@ class ListReader {
   ListReader(std::string_view text, std::string_view file, Format format) : file_(file), lines_(text_lines(text)) { reading_.format = format; }
 
   Reading read() {
-    add_device(reading_.wiring, host_device());
+    add_listed_host(reading_.wiring);
     for (const TextLine& line : lines_) {
       if (const auto gpu = gpu_line(line.text)) add(line, *gpu);
       else if (at_ != -1) read_below(line);
@@ -244,8 +229,8 @@ class ListReader {
  private:
   void add(const TextLine& line, const GpuLine& gpu) {
     if (!seen_.insert(gpu.index).second) throw unreadable(file_, line.number, 1, "GPU " + std::to_string(gpu.index) + " stands there twice.");
-    if (seen_.size() > kMostGpus) throw unreadable(file_, line.number, 1, "there are more than " + std::to_string(kMostGpus) + " GPUs.");
-    at_ = add_gpu(reading_.wiring, gpu.index, gpu.model);
+    if (seen_.size() > kMostListedGpus) throw unreadable(file_, line.number, 1, "there are more than " + std::to_string(kMostListedGpus) + " GPUs.");
+    at_ = add_listed_gpu(reading_.wiring, gpu.index, gpu.model);
     const std::string& name = reading_.wiring.devices[static_cast<std::size_t>(at_)].name;
     reading_.facts.push_back({name, "uuid", gpu.uuid, line.number});
     links_[at_];

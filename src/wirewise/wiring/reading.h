@@ -27,12 +27,17 @@ enum class Format : std::uint8_t {
   kIbstat,
   kIbvDevinfo,
   kIbnetdiscover,
+  kIblinkinfo,
   kNvidiaQuery,    // nvidia-smi --query-gpu=… --format=csv
   kNvidiaList,     // nvidia-smi -L
   kNvlinkStatus,   // nvidia-smi nvlink --status
+  kNvidiaReport,   // nvidia-smi -q, with -d and -x too
+  kNvidiaTable,    // nvidia-smi without options
+  kRocmTopo,       // rocm-smi --showtopo, amd-smi topology
   kNcclTests,
   kNumactl,        // numactl --hardware
   kLscpu,
+  kHwlocXml,       // lstopo --of xml
   kClusterToml,    // our own description
   kJson,           // our own dump
   kThisMachine,    // discover.h; the last, as read_json() needs to know
@@ -67,7 +72,7 @@ struct Reading {
 
 /// Reads `text` in the format that it is in.
 [[nodiscard]] Reading read_wiring(std::string_view text, std::string_view file);
-/// The same of a file: throws bad input when it is missing, no plain file, or over 64 MiB.
+/// The same of a file, "-" of standard input: throws bad input when it is missing, no plain file, or over 64 MiB.
 [[nodiscard]] Reading read_wiring_file(const std::string& path);
 
 [[nodiscard]] Reading read_nvidia_topo(std::string_view text, std::string_view file);
@@ -99,6 +104,16 @@ struct Reading {
 [[nodiscard]] bool looks_like_nccl_tests(const std::vector<TextLine>& lines);
 [[nodiscard]] Reading read_nvlink_status(std::string_view text, std::string_view file);
 [[nodiscard]] bool looks_like_nvlink_status(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_nvidia_report(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_nvidia_report(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_nvidia_table(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_nvidia_table(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_rocm_topo(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_rocm_topo(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_iblinkinfo(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_iblinkinfo(const std::vector<TextLine>& lines);
+[[nodiscard]] Reading read_hwloc_xml(std::string_view text, std::string_view file);
+[[nodiscard]] bool looks_like_hwloc_xml(const std::vector<TextLine>& lines);
 [[nodiscard]] Reading read_nvidia_list(std::string_view text, std::string_view file);
 [[nodiscard]] bool looks_like_nvidia_list(const std::vector<TextLine>& lines);
 [[nodiscard]] Reading read_numactl(std::string_view text, std::string_view file);

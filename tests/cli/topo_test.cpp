@@ -1,0 +1,29 @@
+// wirewise topo of what comes in from a pipe.
+#include <gtest/gtest.h>
+
+#include "cli/program.h"
+
+namespace wirewise {
+namespace {
+
+using testing_support::Program;
+
+TEST(Topo, StandardInputIsReadAsAFileIs) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const std::string text = "gpu1: GPU 0: NVIDIA H100 (UUID: GPU-a)\ngpu2: GPU 0: NVIDIA H100 (UUID: GPU-b)\n";
+  ASSERT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  ::close(ends[1]);
+  const int saved = ::dup(0);
+  ::dup2(ends[0], 0);
+  ::close(ends[0]);
+  Program program({"topo", "--from", "-"});
+  ::dup2(saved, 0);
+  ::close(saved);
+  EXPECT_EQ(program.wait(), 0) << program.err();
+  EXPECT_NE(program.out().find("gpu2\n"), std::string::npos) << program.out();
+  EXPECT_NE(program.err().find("standard input: note: how the hosts are joined"), std::string::npos) << program.err();
+}
+
+}  // namespace
+}  // namespace wirewise
