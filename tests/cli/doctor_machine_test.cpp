@@ -92,6 +92,23 @@ TEST_F(DoctorMachine, ALinkBelowItsWidthOrGeneration) {
   EXPECT_TRUE(has(findings, Severity::kInfo, "GPU0 (0000:3d:00.0) runs its PCIe link at a lower generation"));
 }
 
+TEST_F(DoctorMachine, ASlotThatIsNarrowerThanItsCardIsNoFault) {
+  std::string above;
+  for (PciDevice& device : facts.machine.pci) {
+    if (device.address == "0000:3e:00.0") {
+      device.lanes = 8;
+      above = device.above.empty() ? "" : device.above.back();
+    }
+  }
+  ASSERT_FALSE(above.empty());
+  for (PciDevice& device : facts.machine.pci) {
+    if (device.address == above) device.most_lanes = 8;
+  }
+  const auto findings = check_pcie_links(facts);
+  EXPECT_TRUE(has(findings, Severity::kInfo, "GPU1 (0000:3e:00.0) sits in a slot of fewer lanes than it has.The card has x16, its slot x8.")) << titles(findings);
+  EXPECT_FALSE(has(findings, Severity::kWarning, "GPU1 (0000:3e:00.0) runs on fewer PCIe lanes")) << titles(findings);
+}
+
 TEST_F(DoctorMachine, AcsAndIommuInTheWayOfPeerToPeer) {
   for (PciDevice& device : facts.machine.pci) {
     if (device.type >> 8 == 0x0604) device.acs = 0;
@@ -203,6 +220,19 @@ TEST_F(DoctorMachine, MoreRanksThanCoresAndGpus) {
   EXPECT_TRUE(has(check_visible_gpus(facts), Severity::kError, "4 ranks, but 3 GPUs."));
   facts.variables["CUDA_VISIBLE_DEVICES"] = "0,1,1";
   EXPECT_TRUE(has(check_visible_gpus(facts), Severity::kError, "A GPU is named twice."));
+  facts.ranks = 2;
+  facts.variables["CUDA_VISIBLE_DEVICES"] = "0,3,1";  // of GPUs 0 to 2: CUDA shows GPU 0 alone
+  EXPECT_TRUE(has(check_visible_gpus(facts), Severity::kError, "There is no GPU 3."));
+  EXPECT_TRUE(has(check_visible_gpus(facts), Severity::kError, "2 ranks, but 1 GPUs."));
+  facts.variables["CUDA_VISIBLE_DEVICES"] = "2,0";
+  EXPECT_TRUE(check_visible_gpus(facts).empty());
+}
+
+TEST_F(DoctorMachine, WorstFirst) {
+  facts.variables = {{"NCCL_NVLS_ENABLE", "0"}, {"NCCL_ALGO", "Ring"}, {"NCCL_SOCKET_IFNAME", "lo"}};  // information, warning, error
+  std::vector<Severity> order;
+  for (const Finding& finding : diagnose_machine(facts)) order.push_back(finding.severity);
+  EXPECT_EQ(order, (std::vector<Severity>{Severity::kError, Severity::kWarning, Severity::kInfo}));
 }
 
 TEST_F(DoctorMachine, VariablesThatHurt) {
@@ -214,6 +244,12 @@ TEST_F(DoctorMachine, VariablesThatHurt) {
     ASSERT_EQ(findings.size(), 1u) << name;
     EXPECT_EQ(findings[0].evidence, name + "=" + value + " in the environment.");
   }
+  for (const char* name : {"docker0", "=docker0", "veth12,ens3", "br-0a"}) {
+    facts.variables = {{"NCCL_SOCKET_IFNAME", name}};
+    EXPECT_TRUE(has(check_variables(facts), Severity::kError, "interface of containers")) << name;
+  }
+  facts.variables = {{"NCCL_P2P_DISABLE", "0"}, {"NCCL_DEBUG", "INFO"}, {"NCCL_SOCKET_IFNAME", "^docker0,lo"}};
+  EXPECT_TRUE(check_variables(facts).empty());
   facts.variables = {{"NCCL_P2P_DISABLE", "0"}, {"NCCL_DEBUG", "INFO"}, {"NCCL_SOCKET_IFNAME", "ens3"}};
   EXPECT_TRUE(check_variables(facts).empty());
 }

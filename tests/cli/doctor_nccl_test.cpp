@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -275,6 +275,17 @@ TEST(DoctorNccl, ErrorsAsPyTorchPassesThemOn) {
   KEEPS_SILENT(both, "Several versions");
   SAYS(said_of("RuntimeError: NCCL error in: ../ProcessGroupNCCL.cpp:1269, internal error, NCCL version 2.14.3\n"), "error: NCCL ended with \"internal error\".");
   SAYS(said_of("NCCL version 2.18.5+cuda12.2\nNCCL version 2.21.5+cuda12.4\n"), "warning: Several versions of NCCL are in this log. | 2.18.5+cuda12.2, 2.21.5+cuda12.4.");
+}
+
+TEST(DoctorNccl, WorstFirst) {
+  const std::string text = text_of({.hosts = 2, .between = "NET/Socket/0", .network = "Socket"}) + "gpu-0:1:9 [0] init.cc:1 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000\n";
+  const std::vector<Finding> findings = diagnose_nccl(read_nccl_log(text, "log"));
+  std::vector<Severity> order;
+  for (const Finding& finding : findings) order.push_back(finding.severity);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end())) << say(findings);
+  EXPECT_EQ(order.front(), Severity::kError);
+  EXPECT_EQ(order.back(), Severity::kInfo);
+  EXPECT_NE(std::find(order.begin(), order.end(), Severity::kWarning), order.end());
 }
 
 }  // namespace

@@ -122,5 +122,25 @@ TEST(RankBinding, ManyRanksOnASmallNodeStillGetACpuEach) {
   for (const RankBinding& one : bound) EXPECT_FALSE(one.cpus.empty());
 }
 
+TEST(RankBinding, NoTwoRanksShareACore) {
+  const Machine machine;
+  machine.node(0, "0-3,8-11");
+  machine.node(1, "4-7,12-15");
+  for (int cpu = 0; cpu < 16; ++cpu) machine.file("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list", std::to_string(cpu % 8) + "," + std::to_string(cpu % 8 + 8));
+  const auto four = bind_ranks(host_cpus(machine.root, range(0, 15), nullptr), 4);
+  EXPECT_EQ(four[0].cpus, (std::vector<int>{0, 8, 1, 9}));
+  EXPECT_EQ(four[1].cpus, (std::vector<int>{2, 10, 3, 11}));
+  EXPECT_EQ(four[2].cpus, (std::vector<int>{4, 12, 5, 13}));
+  const auto six = bind_ranks(host_cpus(machine.root, range(0, 15), nullptr), 6);
+  EXPECT_EQ(six[0].cpus, (std::vector<int>{0, 8}));
+  EXPECT_EQ(six[2].cpus, (std::vector<int>{2, 10}));
+  // More ranks than cores: a thread each.
+  const auto all = bind_ranks(host_cpus(machine.root, range(0, 15), nullptr), 16);
+  EXPECT_EQ(all[0].cpus, std::vector<int>{0});
+  EXPECT_EQ(all[15].cpus, std::vector<int>{15});
+  // Threads that may not be used aren't.
+  EXPECT_EQ(bind_ranks(host_cpus(machine.root, {0, 1, 8}, nullptr), 2)[0].cpus, (std::vector<int>{0, 8}));
+}
+
 }  // namespace
 }  // namespace wirewise

@@ -177,6 +177,16 @@ std::vector<Finding> check_visible_gpus(const MachineFacts& facts) {
     if (distinct.size() < names.size()) {
       findings.push_back({Severity::kError, "A GPU is named twice.", "CUDA_VISIBLE_DEVICES=" + visible + ".", "Name each GPU once: two ranks on one GPU end with NCCL's \"Duplicate GPU detected\"."});
     }
+    // CUDA reads numbers up to the first that no GPU has, and is silent about it and the rest.
+    const auto absent = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+      const auto number = parse_integer(name);
+      return number && (*number < 0 || *number >= gpus);
+    });
+    if (absent != names.end() && gpus > 0) {
+      findings.push_back({Severity::kError, fmt::format("There is no GPU {}.", *absent), fmt::format("CUDA_VISIBLE_DEVICES={}, on a machine of {} GPUs: CUDA leaves it and all behind it out without a word.", visible, gpus),
+                          fmt::format("Name GPUs 0 to {}.", gpus - 1)});
+    }
+    distinct = {names.begin(), absent};
     gpus = std::min(gpus, static_cast<int>(distinct.size()));
   }
   if (facts.ranks > gpus && gpus > 0) {

@@ -68,11 +68,27 @@ std::vector<int> by_cpus(const std::vector<CpuNode>& nodes, int ranks) {
   return counts;
 }
 
-/// Equal shares of a list; those left over go to nobody.
-std::vector<RankBinding> shares(const std::vector<int>& cpus, int ranks, int memory_node) {
+/// Equal shares of a list, in whole cores where there is one for each rank; those left over go to nobody.
+std::vector<RankBinding> shares(const HostCpus& host, const std::vector<int>& cpus, int ranks, int memory_node) {
+  std::vector<std::vector<int>> parts;  // CPUs of a core, in the order of the list
+  std::map<int, std::size_t> place;
+  for (const int cpu : cpus) {
+    const auto core = host.core_of.find(cpu);
+    const auto [at, fresh] = place.try_emplace(core == host.core_of.end() ? cpu : core->second, parts.size());
+    if (fresh) parts.emplace_back();
+    parts[at->second].push_back(cpu);
+  }
+  if (parts.size() < static_cast<std::size_t>(ranks)) {
+    parts.clear();
+    for (const int cpu : cpus) parts.push_back({cpu});
+  }
   std::vector<RankBinding> bindings;
-  const auto share = static_cast<std::ptrdiff_t>(cpus.size()) / ranks;
-  for (int rank = 0; rank < ranks; ++rank) bindings.push_back({{cpus.begin() + share * rank, cpus.begin() + share * (rank + 1)}, memory_node});
+  const auto share = parts.size() / static_cast<std::size_t>(ranks);
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
+    std::vector<int> own;
+    for (std::size_t part = share * rank; part < share * (rank + 1); ++part) own.insert(own.end(), parts[part].begin(), parts[part].end());
+    bindings.push_back({std::move(own), memory_node});
+  }
   return bindings;
 }
 
@@ -128,6 +144,10 @@ HostCpus host_cpus(const fs::path& root, std::vector<int> allowed, const char* v
     node.memory = holds(with_memory, node.number) && holds(usable, node.number);
     if (!node.cpus.empty()) host.nodes.push_back(std::move(node));
   }
+  for (const int cpu : host.allowed) {
+    const std::vector<int> core = parse_cpu_list(sysfs::line_of(root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) / "topology/thread_siblings_list"));
+    if (!core.empty()) host.core_of[cpu] = core.front();
+  }
   std::sort(host.nodes.begin(), host.nodes.end(), [](const CpuNode& a, const CpuNode& b) { return a.number < b.number; });
   host.gpu_nodes = visible_ones(nodes_of_gpus(root), visible);
   return host;
@@ -139,14 +159,14 @@ std::vector<RankBinding> bind_ranks(const HostCpus& host, int ranks) {
     // Fewer ranks than nodes: each gets several, whole where that works out. Or nothing is known of nodes.
     std::vector<int> cpus;
     for (const CpuNode& node : host.nodes) cpus.insert(cpus.end(), node.cpus.begin(), node.cpus.end());
-    return shares(cpus.size() == host.allowed.size() ? cpus : host.allowed, ranks, -1);
+    return shares(host, cpus.size() == host.allowed.size() ? cpus : host.allowed, ranks, -1);
   }
   std::vector<RankBinding> bindings(static_cast<std::size_t>(ranks));
   for (std::size_t i = 0; i < host.nodes.size(); ++i) {
     const CpuNode& node = host.nodes[i];
     const auto count = static_cast<int>(std::count(of_rank.begin(), of_rank.end(), i));
     if (count == 0) continue;
-    std::vector<RankBinding> own = shares(node.cpus, count, node.memory ? node.number : -1);
+    std::vector<RankBinding> own = shares(host, node.cpus, count, node.memory ? node.number : -1);
     std::size_t next = 0;
     for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
       if (of_rank[rank] == i) bindings[rank] = std::move(own[next++]);

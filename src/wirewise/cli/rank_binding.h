@@ -1,10 +1,11 @@
 // Where the ranks of a host run under `wirewise launch --bind`: on which CPUs, and near which memory.
 //
 // Each rank gets CPUs of one NUMA node: that of its GPU where each rank has one, else nodes in turn by how many CPUs they have. Its memory is
-// taken from that node as long as there is some. Nodes without CPUs (the memory of GPUs, or persistent memory) hold no rank.
+// taken from that node as long as there is some. Both threads of a core go to one rank. Nodes without CPUs (the memory of GPUs, or persistent memory) hold no rank.
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <vector>
 
 namespace wirewise {
@@ -18,6 +19,7 @@ struct CpuNode {
 struct HostCpus {
   std::vector<int> allowed;     // CPUs, ascending
   std::vector<CpuNode> nodes;   // those with CPUs, by number
+  std::map<int, int> core_of;   // of a CPU: the lowest one on its core; itself where that isn't known
   std::vector<int> gpu_nodes;   // the NUMA node of each GPU, as CUDA numbers them by PCI address; -1 not known
 };
 /// What the kernel shows under `root` ("/" but in tests) of the machine; `allowed`: the CPUs of this process. `visible`: CUDA_VISIBLE_DEVICES, if set.
