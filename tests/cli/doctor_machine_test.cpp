@@ -190,6 +190,14 @@ TEST_F(DoctorMachine, AGpuFarFromEveryNic) {
   EXPECT_TRUE(has(check_wiring(wire(machine).wiring), Severity::kWarning, "GPU2 (0000:b1:00.0)"));
 }
 
+TEST(CheckWiring, ANicOnAnotherBridgeOfTheSameNodeIsNotFar) {
+  const auto far = [](const std::string& way) {
+    const Wiring wiring = read_nvidia_topo("\tGPU0\tGPU1\tmlx5_0\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tNODE\tPIX\t0-3\t0\nGPU1\tNODE\tX\t" + way + "\t0-3\t0\nmlx5_0\tPIX\t" + way + "\tX\t\t\n", "topo").wiring;
+    return has(check_wiring(wiring), Severity::kWarning, "GPUs are far from every NIC.");
+  };
+  EXPECT_FALSE(far("NODE"));
+}
+
 TEST_F(DoctorMachine, AGpuThatDiffersFromItsPeers) {
   for (PciDevice& device : facts.machine.pci) {
     if (device.address == "0000:b1:00.0") device.lanes = 4;
@@ -244,11 +252,13 @@ TEST_F(DoctorMachine, VariablesThatHurt) {
     ASSERT_EQ(findings.size(), 1u) << name;
     EXPECT_EQ(findings[0].evidence, name + "=" + value + " in the environment.");
   }
-  for (const char* name : {"docker0", "=docker0", "veth12,ens3", "br-0a"}) {
+  for (const char* name : {"docker0", "=docker0", "veth12,ens3", "br-0a1b2c3d4e5f"}) {
     facts.variables = {{"NCCL_SOCKET_IFNAME", name}};
     EXPECT_TRUE(has(check_variables(facts), Severity::kError, "interface of containers")) << name;
   }
   facts.variables = {{"NCCL_P2P_DISABLE", "0"}, {"NCCL_DEBUG", "INFO"}, {"NCCL_SOCKET_IFNAME", "^docker0,lo"}};
+  EXPECT_TRUE(check_variables(facts).empty());
+  facts.variables = {{"NCCL_SOCKET_IFNAME", "br-ex"}};  // OpenShift's way out
   EXPECT_TRUE(check_variables(facts).empty());
   facts.variables = {{"NCCL_P2P_DISABLE", "0"}, {"NCCL_DEBUG", "INFO"}, {"NCCL_SOCKET_IFNAME", "ens3"}};
   EXPECT_TRUE(check_variables(facts).empty());

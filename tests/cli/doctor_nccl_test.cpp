@@ -16,7 +16,7 @@ struct Job {
   int hosts = 1, each = 4, channels = 4, nvls_channels = 0;
   std::string inside = "P2P/CUMEM", between = "NET/IB/0/GDRDMA", network = "IB", interface = "eth0";
   std::string id = "0xabc";
-  std::vector<std::string> said;  // by every rank, before its connections
+  std::vector<std::string> said{};  // by every rank, before its connections
   bool one_process = false, initialised = true, ended = true;
   bool same_address = false;
 };
@@ -144,6 +144,10 @@ TEST(DoctorNccl, OneAddressForTwoHosts) {
   SAYS(said_of(job), "warning: Hosts talk over TCP sockets.");
 }
 
+TEST(DoctorNccl, ContainersWithoutTheLibraryOfRdma) {
+  SAYS(said_of(Job{.hosts = 2, .between = "NET/Socket/0", .network = "Socket", .said = {"Failed to open libibverbs.so[.1]"}}), "NCCL didn't find libibverbs");
+}
+
 TEST(DoctorNccl, HostsWithDifferentNetworks) {
   std::string text = text_of({.hosts = 2, .between = "NET/Socket/0"});
   for (std::size_t at = text.find("gpu-1:"); at != std::string::npos; at = text.find("gpu-1:", at + 1)) {
@@ -245,6 +249,7 @@ TEST(DoctorNccl, WarningsAndTheirMeaning) {
       {"NET/IB : Got completion from peer 10.0.0.1<41234> with status=12 opcode=0 len=0 vendor err 129", "error: An RDMA transfer got no answer", "cables"},
       {"Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000", "error: Two ranks are on one GPU.", "LOCAL_RANK"},
       {"Cuda failure 802 'system not yet initialized'", "error: The NVSwitches aren't set up", "fabricmanager"},
+      {"P2P is disabled between NVLINK connected GPUs 1 and 0. This should not be the case given their connectivity", "error: Peer-to-peer is off between GPUs that NVLink joins.", "nvlink --status"},
       {"Cuda failure 'out of memory'", "error: A GPU has no memory left", "NCCL_BUFFSIZE"},
       {"Message truncated : received 1024 bytes instead of 256", "error: The ranks don't agree on what they call.", "branches"},
       {"Bootstrap : no socket interface found", "error: NCCL finds no network interface.", "NCCL_SOCKET_IFNAME"},

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "wirewise/base/cgroup.h"
@@ -33,6 +34,9 @@ struct MachineFacts {
 };
 
 [[nodiscard]] MachineFacts gather_machine_facts(const Places& places, int ranks);
+
+/// Whether an interface by its name joins containers or virtual machines to their host, and leads to no other one: "docker0", "veth12".
+[[nodiscard]] bool is_host_bridge(std::string_view interface) noexcept;
 
 /// All checks, worst first.
 [[nodiscard]] std::vector<Finding> diagnose_machine(const MachineFacts& facts);

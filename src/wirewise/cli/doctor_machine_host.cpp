@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "wirewise/base/text.h"
@@ -33,12 +34,17 @@ bool without_ll128(const std::string& protocols) {
 }
 
 /// Whether interfaces are named (not left out, as "^docker0,lo" does) and the first of them is a bridge of containers.
-bool names_bridge(const std::string& interfaces) {
-  const std::string_view name = interfaces.starts_with('=') ? std::string_view(interfaces).substr(1) : std::string_view(interfaces);
-  return name.starts_with("docker") || name.starts_with("veth") || name.starts_with("br-") || name.starts_with("virbr") || name.starts_with("cni") || name.starts_with("podman");
-}
+bool names_bridge(const std::string& interfaces) { return is_host_bridge(interfaces.starts_with('=') ? std::string_view(interfaces).substr(1) : std::string_view(interfaces)); }
 
 }  // namespace
+
+bool is_host_bridge(std::string_view interface) noexcept {
+  static constexpr std::string_view kStarts[] = {"docker", "veth", "virbr", "vnet", "podman", "cni", "lxc", "lxd"};
+  if (std::any_of(std::begin(kStarts), std::end(kStarts), [&](std::string_view start) { return interface.starts_with(start); })) return true;
+  // Docker's networks are br- and digits; br-ex and the like lead outside.
+  const std::string_view number = interface.starts_with("br-") ? interface.substr(3, interface.find_first_of(",:", 3) - 3) : std::string_view();
+  return number.size() >= 6 && number.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
 
 std::vector<Finding> check_shared_memory(const MachineFacts& facts) {
   const std::string fix = facts.container ? "Start the container with --shm-size=8g or --ipc=host (Kubernetes: an emptyDir of medium Memory at /dev/shm)."

@@ -220,7 +220,7 @@ class Diagnosis {
       once(Severity::kWarning, "TCP sockets are used although there is RDMA.", some(sockets) + fmt::format("; adapters: {}.", log_.ib_devices.empty() ? "used by other pairs" : log_.ib_devices.begin()->second),
            "Unset NCCL_IB_DISABLE and NCCL_NET; see that the adapter's port is active on every host.");
     } else if (!sockets.empty() && inside_net.empty()) {
-      once(Severity::kWarning, "Hosts talk over TCP sockets.", some(sockets) + "." + (log_.no_ib.empty() ? "" : " NCCL found no RDMA device."), "Where there is InfiniBand or RoCE, see wirewise doctor for why it isn't used; on 10 GbE there is nothing better.");
+      once(Severity::kWarning, "Hosts talk over TCP sockets.", some(sockets) + "." + (log_.no_verbs ? " NCCL didn't find libibverbs: without rdma-core it can't use RDMA." : log_.no_ib.empty() ? "" : " NCCL found no RDMA device."), "Where there is InfiniBand or RoCE, see wirewise doctor for why it isn't used; on 10 GbE there is nothing better.");
     }
     if (!shared.empty()) {
       once(Severity::kWarning, peers && one.merged == 1 ? "Some GPUs of a host go through host memory, others don't." : "GPUs of a host go through host memory.", some(shared) + fmt::format("{}.", one.nvlink || one.nvls ? "; the log names NVLink between GPUs" : ""),

@@ -2,13 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <set>
-#include <string_view>
 #include <tuple>
 
 #include "wirewise/base/text.h"
+#include "wirewise/cli/doctor_machine.h"
 #include "wirewise/cli/doctor_nccl.h"
 
 namespace wirewise {
@@ -56,11 +55,7 @@ std::size_t hosts_of(const NcclLog& log) {
   return hosts.size();
 }
 
-/// Interfaces that lead to no other host.
-bool leads_nowhere(const std::string& name) {
-  static constexpr std::string_view kBridges[] = {"docker", "br-", "veth", "virbr", "vnet", "podman", "cni", "lxc", "lxd"};
-  return name == "lo" || std::any_of(std::begin(kBridges), std::end(kBridges), [&](std::string_view start) { return name.starts_with(start); });
-}
+bool leads_nowhere(const std::string& name) { return name == "lo" || is_host_bridge(name); }
 
 void interfaces(const NcclLog& log, std::vector<Finding>& findings) {
   std::map<std::pair<std::string, std::string>, std::set<std::string>> used;  // name and address: hosts

@@ -36,6 +36,7 @@ constexpr Known kKnown[] = {
     {"Message truncated", "", "The ranks don't agree on what they call.", "Ranks took different branches, or run different versions or sizes: wirewise doctor flight shows where."},
     {"system not yet initialized", "", "The NVSwitches aren't set up: the fabric manager doesn't run.", "systemctl start nvidia-fabricmanager, of the driver's own version; on a virtual machine, of its host."},
     {"unsupported display driver", "", "CUDA and the GPU driver don't fit.", "Use a container or CUDA that fits the host's driver; remove a compat libcuda that is newer than it can be."},
+    {"P2P is disabled between", "", "Peer-to-peer is off between GPUs that NVLink joins.", "A fault of the hardware or driver: see nvidia-smi topo -p2p r and nvidia-smi nvlink --status, and reset the GPUs or have them repaired."},
     {"Could not enable P2P", "", "Peer-to-peer between GPUs failed.", "Check ACS and the IOMMU (wirewise doctor); NCCL_P2P_DISABLE=1 is slow but works."},
     {"iommu=pt", "", "The IOMMU translates what the GPUs access.", "Boot with iommu=pt, or turn the IOMMU off in the BIOS.", Severity::kWarning},
     {"NUMA auto balancing", "", "The kernel moves memory between NUMA nodes.", "sysctl kernel.numa_balancing=0.", Severity::kWarning},

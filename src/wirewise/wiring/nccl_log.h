@@ -87,6 +87,7 @@ struct NcclLog {
   std::vector<NcclInterface> interfaces;         // each once
   std::vector<NcclNicDistance> nic_distances;    // each once
   std::set<std::string> algorithms;              // "AllReduce RING SIMPLE"
+  bool no_verbs = false;                         // libibverbs isn't installed
   bool gdr_enabled = false, gdr_disabled = false, dmabuf = false;
   std::string gdr_far;                           // why GPUDirect RDMA isn't taken: "… (distance 6 > 4)"
   int aborted = 0;                               // communicators that ranks gave up, as they say

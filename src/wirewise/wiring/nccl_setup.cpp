@@ -31,6 +31,9 @@ bool read_nccl_setup(const NcclLine& line, const std::vector<std::string>& words
   } else if (first == "Assigned" && contains(text, "NET plugin ")) {
     const std::string name = after("NET plugin ");
     log.networks[line.host] = name.substr(0, name.find(" to comm"));
+  } else if (contains(text, "Failed to open libibverbs")) {
+    log.no_verbs = true;
+    log.no_ib.insert(line.host);
   } else if (first == "NET/IB" && contains(text, "No device found")) {
     log.no_ib.insert(line.host);
   } else if (first == "NET/IB" && words.size() > 3 && words[2] == "Using") {
