@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -240,6 +242,7 @@ TEST_F(DoctorMachine, WorstFirst) {
   facts.variables = {{"NCCL_NVLS_ENABLE", "0"}, {"NCCL_ALGO", "Ring"}, {"NCCL_SOCKET_IFNAME", "lo"}};  // information, warning, error
   std::vector<Severity> order;
   for (const Finding& finding : diagnose_machine(facts)) order.push_back(finding.severity);
+  order.erase(std::unique(order.begin(), order.end()), order.end());
   EXPECT_EQ(order, (std::vector<Severity>{Severity::kError, Severity::kWarning, Severity::kInfo}));
 }
 
