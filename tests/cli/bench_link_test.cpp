@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/needs_ucx.h"
 #include "comm/ranks.h"
 #include "wirewise/cli/bench_case.h"
 #include "wirewise/cli/bench_link.h"
@@ -44,10 +45,7 @@ TEST(BenchLink, LeastTimeUsesTheRateOfWhoSends) {
 }
 
 TEST(BenchLink, IsMeasuredBetweenHostsOfEqualRanks) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "UCX runs outside the thread sanitizer";
-#endif
-  if (const auto asked = run_ranks(1, [](int) { return comm::why_no_ucx(); }); !asked[0].output.empty()) GTEST_SKIP() << asked[0].output;
+  if (const std::string why = no_ucx_here(); !why.empty()) GTEST_SKIP() << why;
   struct Layout {
     std::string host_of;
     int hosts;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "comm/namespaces.h"
+#include "comm/needs_ucx.h"
 #include "comm/ranks.h"
 #include "wirewise/base/error.h"
 #include "wirewise/comm/phase.h"
@@ -70,11 +71,7 @@ const Case kCases[] = {
 class DeathBetweenHosts : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "UCX runs outside the thread sanitizer";
-#endif
-    const auto asked = run_ranks(1, [](int) { return comm::why_no_ucx(); });
-    if (!asked[0].output.empty()) GTEST_SKIP() << asked[0].output;
+    if (const std::string why = no_ucx_here(); !why.empty()) GTEST_SKIP() << why;
   }
 };
 

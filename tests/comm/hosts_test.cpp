@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/namespaces.h"
+#include "comm/needs_ucx.h"
 #include "comm/ranks.h"
 #include "wirewise/base/error.h"
 #include "wirewise/comm/ucx_network.h"
@@ -43,10 +44,7 @@ std::vector<RankResult> run_hosts(const std::vector<int>& hosts, const std::func
 class AcrossHosts : public ::testing::Test {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "UCX runs outside the thread sanitizer";
-#endif
-    if (const std::string why = comm::why_no_ucx(); !why.empty()) GTEST_SKIP() << why;
+    if (const std::string why = no_ucx_here(); !why.empty()) GTEST_SKIP() << why;
   }
 };
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "comm/error_text.h"
+#include "comm/open_files.h"
 #include "comm/ranks.h"
 #include "wirewise/base/error.h"
 #include "wirewise/comm/cuda_library.h"
@@ -113,14 +114,6 @@ TEST(Join, OnePciAddressOnTwoHostsIsTwoDevices) {
       EXPECT_TRUE(contains(result.output, apart ? "reached the device" : "WIREWISE_HOST_ID says wrongly")) << result.output;
     }
   }
-}
-
-std::size_t open_files() {
-  std::size_t count = 0;
-  DIR* const folder = ::opendir("/proc/self/fd");
-  while (::readdir(folder) != nullptr) ++count;
-  ::closedir(folder);
-  return count;
 }
 
 TEST(Join, TwoHundredProcessesAtOnce) {

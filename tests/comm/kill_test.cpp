@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/needs_ucx.h"
 #include "comm/ranks.h"
 #include "wirewise/base/error.h"
 #include "wirewise/comm/phase.h"
@@ -220,10 +221,7 @@ void strike_everywhere(Strike how, int first, int step) {
 class AtAnyPhaseAcrossHosts : public ::testing::TestWithParam<Strike> {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "UCX runs outside the thread sanitizer";
-#endif
-    if (const std::string why = comm::why_no_ucx(); !why.empty()) GTEST_SKIP() << why;
+    if (const std::string why = no_ucx_here(); !why.empty()) GTEST_SKIP() << why;
     across_hosts = true;
   }
   void TearDown() override { across_hosts = false; }

@@ -1,18 +1,19 @@
-// Meeting, splitting, and what a long run leaves behind.
-#include <dirent.h>
+// Meeting: whom a rank takes for its peers, whom it refuses, and what it says of those that do not come.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <functional>
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
 #include <sstream>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "comm/error_text.h"
 #include "comm/ranks.h"
@@ -23,60 +24,6 @@ namespace {
 
 using namespace wirewise::testing;
 using namespace std::chrono_literals;
-
-// --- the store
-
-TEST(FileStore, KeepsValuesOfAnyBytesUnderAnyKey) {
-  const TemporaryFolder folder;
-  FileStore store(folder.path() / "s");
-  const std::string value("a\0b\n\xff", 5);
-  store.set("rank/0 ../x%", value);
-  store.set("", "empty key");
-  FileStore other(folder.path() / "s");
-  EXPECT_EQ(other.get("rank/0 ../x%", 1ms), value);
-  EXPECT_EQ(other.get("", 1ms), "empty key");
-  store.set("", "");
-  EXPECT_EQ(other.get("", 1ms), "");
-}
-
-TEST(FileStore, GetTimesOutNamingTheKey) {
-  const TemporaryFolder folder;
-  FileStore store(folder.path() / "s");
-  const std::string text = kind_and_text([&] { static_cast<void>(store.get("absent", 5ms)); });
-  EXPECT_TRUE(contains(text, kind(ErrorKind::kTimeout)) && contains(text, "'absent'")) << text;
-}
-
-TEST(FileStore, ItsEndIsNoticedByThoseWhoWait) {
-  const TemporaryFolder folder;
-  FileStore store(folder.path() / "s");
-  store.set("present", "");
-  std::filesystem::remove_all(folder.path() / "s");
-  const auto start = std::chrono::steady_clock::now();
-  const std::string text = kind_and_text([&] { static_cast<void>(store.get("absent", 300s)); });
-  EXPECT_TRUE(contains(text, kind(ErrorKind::kStore)) && contains(text, (folder.path() / "s").string())) << text;
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 100s);
-}
-
-TEST(FileStore, AddIsAtomicAcrossProcesses) {
-  const TemporaryFolder folder;
-  expect_all_ok(run_ranks(4, [&](int) {
-    FileStore store(folder.path() / "s");
-    for (int i = 0; i < 200; ++i) store.add("n", 2);
-    return std::string();
-  }));
-  FileStore store(folder.path() / "s");
-  EXPECT_EQ(store.add("n", 0), 4 * 200 * 2);
-}
-
-TEST(FileStore, ItsFolderIsPrivate) {
-  const TemporaryFolder folder;
-  const FileStore store(folder.path() / "s");
-  struct stat info {};
-  ASSERT_EQ(::stat((folder.path() / "s").c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 0777, 0700U);
-}
-
-// --- meeting
 
 TEST(Rendezvous, RefusesASecondProcessOfOneRank) {
   const TemporaryFolder folder;
@@ -245,164 +192,6 @@ TEST(Rendezvous, AProcessMayMakeSeveralCommunicatorsOfOneName) {
     EXPECT_EQ(data[999'999], 2.0F);
     return std::string();
   }));
-}
-
-// --- splitting
-
-void check_split(Communicator& comm) {
-  // Even and odd ranks, in reverse order; the last rank stays out.
-  const bool out = comm.size() > 1 && comm.rank() == comm.size() - 1;
-  CommunicatorOptions options;
-  options.name = "parity";
-  const auto part = comm.split(out ? -1 : comm.rank() % 2, -comm.rank(), options);
-  if (out) {
-    EXPECT_EQ(part, nullptr);
-  } else {
-    std::vector<int> members;
-    for (int r = comm.size() - (comm.size() > 1 ? 2 : 1); r >= 0; --r) {
-      if (r % 2 == comm.rank() % 2) members.push_back(r);
-    }
-    ASSERT_EQ(part->size(), static_cast<int>(members.size()));
-    EXPECT_EQ(members[static_cast<std::size_t>(part->rank())], comm.rank());
-    std::vector<std::int32_t> numbers(members.size());
-    const std::int32_t own = comm.rank();
-    part->all_gather({&own, DType::kInt32}, {numbers.data(), DType::kInt32}, 1).wait();
-    EXPECT_TRUE(std::equal(numbers.begin(), numbers.end(), members.begin()));
-    // Memory of the whole is shared memory for the part.
-    auto* const data = static_cast<std::int64_t*>(comm.allocate_shared(8 * 100'000));
-    std::fill_n(data, 100'000, 1);
-    part->all_reduce({data, DType::kInt64}, {data, DType::kInt64}, 100'000).wait();
-    EXPECT_EQ(data[99'999], part->size());
-    // A part of the part outlives both its parents.
-    comm.free_shared(data);
-  }
-  comm.barrier().wait();
-}
-
-TEST(Split, GroupsByColourInOrderOfKey) {
-  for (const int ranks : {1, 2, 3, 5}) {
-    expect_no_errors(run_threads(ranks, check_split));
-    expect_all_ok(run_communicators(ranks, [](Communicator& comm) {
-      check_split(comm);
-      return std::string();
-    }));
-  }
-}
-
-TEST(Split, AnAbortOfThePartLeavesTheWholeAlone) {
-  expect_no_errors(run_threads(4, [](Communicator& comm) {
-    const auto part = comm.split(comm.rank() % 2, 0);
-    comm.barrier().wait();
-    if (comm.rank() == 0) part->abort("on purpose");
-    if (comm.rank() % 2 == 0) {
-      EXPECT_THROW(part->barrier().wait(), Error);
-    } else {
-      part->barrier().wait();
-    }
-    comm.barrier().wait();
-  }));
-}
-
-TEST(Split, ThePartOutlivesTheWhole) {
-  expect_all_ok(run_communicators(3, [](Communicator& whole) {
-    auto part = whole.split(0, whole.rank());
-    auto inner = part->split(0, whole.rank());
-    part.reset();
-    for (int i = 0; i < 100; ++i) inner->barrier().wait();
-    return std::string();
-  }));
-}
-
-// --- what a long run holds
-
-std::size_t open_files() {
-  std::size_t count = 0;
-  DIR* const folder = ::opendir("/proc/self/fd");
-  while (::readdir(folder) != nullptr) ++count;
-  ::closedir(folder);
-  return count;
-}
-
-std::size_t lines_of_maps() {
-  std::ifstream maps("/proc/self/maps");
-  return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(maps), {}, '\n'));
-}
-
-std::size_t resident_pages() {
-  std::ifstream file("/proc/self/statm");
-  std::size_t total = 0;
-  std::size_t resident = 0;
-  file >> total >> resident;
-  return resident;
-}
-
-TEST(LongRun, KeepsFilesMappingsAndMemoryFlat) {
-  constexpr int kSteps = 2000 / kPatience;
-  expect_all_ok(run_communicators(2, [](Communicator& comm) {
-    std::vector<float> own(20'000, 1.0F);
-    const auto step = [&](int i) {
-      // Buffers come and go, as in training; so do groups.
-      const std::size_t count = 50'000 + static_cast<std::size_t>(i % 7) * 10'000;
-      auto* const data = static_cast<float*>(comm.allocate_shared(count * 4));
-      std::fill_n(data, count, 1.0F);
-      comm.all_reduce({data, DType::kFloat32}, {data, DType::kFloat32}, count).wait();
-      EXPECT_EQ(data[count - 1], 2.0F);
-      comm.all_reduce({own.data(), DType::kFloat32}, {own.data(), DType::kFloat32}, own.size(), Reduction::kAverage).wait();
-      Work sent = comm.send({own.data(), DType::kFloat32}, 5000, 1 - comm.rank(), i);
-      std::vector<float> in(5000);
-      comm.recv({in.data(), DType::kFloat32}, 5000, 1 - comm.rank(), i).wait();
-      sent.wait();
-      if (i % 20 == 0) comm.split(0, 0)->barrier().wait();
-      comm.free_shared(data);
-    };
-    for (int i = 0; i < kSteps / 10; ++i) step(i);
-    comm.barrier().wait();
-    const std::size_t files = open_files();
-    const std::size_t maps = lines_of_maps();
-    const std::size_t pages = resident_pages();
-    for (int i = 0; i < kSteps; ++i) step(i);
-    comm.barrier().wait();
-    EXPECT_EQ(open_files(), files);
-    EXPECT_LE(lines_of_maps(), maps + 2);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers keep what is freed
-    EXPECT_LE(resident_pages(), pages + 500) << "of 4 KiB";
-#else
-    static_cast<void>(pages);
-#endif
-    return std::string();
-  }));
-}
-
-TEST(LongRun, ThousandsOfAllocationsNeedNoDescriptors) {
-  expect_all_ok(run_communicators(2, [](Communicator& comm) {
-    const rlimit few{64, 64};
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-    std::vector<char*> blocks;
-    for (int i = 0; i < 3000; ++i) {
-      blocks.push_back(static_cast<char*>(comm.allocate_shared(100)));
-      *blocks.back() = static_cast<char>(i);
-    }
-    for (std::size_t i = 0; i < blocks.size(); i += 100) {
-      comm.broadcast({blocks[i], DType::kInt8}, 100, 0).wait();
-      EXPECT_EQ(*blocks[i], static_cast<char>(i));
-    }
-    return std::string();
-  }));
-}
-
-TEST(SharedMemory, MoreThanTheMachineHasIsAnErrorThatSaysSo) {
-  const auto communicators = make_thread_communicators(1);
-  const std::string text = kind_and_text([&] { static_cast<void>(communicators[0]->allocate_shared(std::size_t{1} << 46)); });
-  EXPECT_TRUE(contains(text, kind(ErrorKind::kFailed)) && contains(text, "64.00 TiB is more than") && contains(text, "ulimit -v")) << text;
-#if !defined(__SANITIZE_THREAD__)  // which leaves it fewer addresses than the machine has memory
-  const auto pages = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES));
-  const std::string full = kind_and_text([&] { static_cast<void>(communicators[0]->allocate_shared(pages * 4096)); });
-  EXPECT_TRUE(contains(full, kind(ErrorKind::kFailed)) && contains(full, "are left")) << full;
-#endif
-  // It still works afterwards.
-  void* const pointer = communicators[0]->allocate_shared(10);
-  EXPECT_NE(pointer, nullptr);
-  communicators[0]->free_shared(pointer);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/namespaces.h"
+#include "comm/needs_ucx.h"
 #include "comm/ranks.h"
 #include "wirewise/comm/ucx_network.h"
 
@@ -61,10 +62,7 @@ double least(const Traffic& traffic, DType dtype, int host) {
 }
 
 TEST(TrafficBetweenHosts, IsTheLeastOfHierarchicalAlgorithms) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "UCX runs outside the thread sanitizer";
-#endif
-  if (const auto asked = run_ranks(1, [](int) { return comm::why_no_ucx(); }); !asked[0].output.empty()) GTEST_SKIP() << asked[0].output;
+  if (const std::string why = no_ucx_here(); !why.empty()) GTEST_SKIP() << why;
   const TwoHosts hosts;
   if (!hosts.made()) GTEST_SKIP() << "network namespaces need root and the ip command";
   const TemporaryFolder folder;

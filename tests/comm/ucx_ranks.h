@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "comm/needs_ucx.h"
 #include "comm/ranks.h"
 #include "comm/wires.h"
 #include "wirewise/comm/ucx_network.h"
@@ -15,13 +16,7 @@ namespace wirewise::testing {
 class UcxNetwork : public ::testing::Test {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "UCX isn't built for the thread sanitizer";
-#else
-    // Asked in a child: ranks are forked, and UCX must not have started its threads before.
-    const auto asked = run_ranks(1, [](int) { return comm::why_no_ucx(); });
-    if (!asked[0].output.empty()) GTEST_SKIP() << asked[0].output;
-#endif
+    if (const std::string why = no_ucx_here(); !why.empty()) GTEST_SKIP() << why;
   }
 
   /// Runs body(network, rank, board) in `ranks` processes; every one must end well, save `mortal`.
