@@ -19,6 +19,7 @@
 #include "wirewise/base/text.h"
 #include "wirewise/cli/bench_case.h"
 #include "wirewise/cli/bench_fit.h"
+#include "wirewise/cli/bench_fit_file.h"
 #include "wirewise/cli/bench_memory.h"
 #include "wirewise/cli/bench_pattern.h"
 #include "wirewise/cli/bench_report.h"
@@ -161,36 +162,40 @@ std::unique_ptr<Communicator> join_ranks(const RankEnvironment& environment) {
   return make_communicator(bench::meet_ranks(environment), environment.rank, environment.ranks, options);
 }
 
-int run_rank(const Arguments& arguments, const Request& request, const RankEnvironment& environment) {
-  const std::unique_ptr<Communicator> communicator = join_ranks(environment);
+/// A device and the communicator of its memory; neither where ranks run on the CPU.
+struct OnDevice {
   std::shared_ptr<Accelerator> device;
-  std::unique_ptr<Communicator> of_device;
-  if (arguments.device == "cuda") {
-    const CudaComm comm = choose_cuda_comm(arguments.comm, "--comm");
-    device = open_cuda_device(environment.local_rank, environment.local_ranks, comm);
-    device->make_current();
-    CommunicatorOptions options;
-    options.name = "bench/device";
-    of_device = join_device(device, comm, environment.ranks > 1 ? bench::meet_ranks(environment) : nullptr, environment.rank, environment.ranks, options);
-  }
-  const int ranks = communicator->size();
-  const bool speaks = communicator->rank() == 0;
+  std::unique_ptr<Communicator> communicator;
+};
+
+OnDevice open_device(const Arguments& arguments, const RankEnvironment& environment) {
+  if (arguments.device != "cuda") return {};
+  const CudaComm comm = choose_cuda_comm(arguments.comm, "--comm");
+  OnDevice on;
+  on.device = open_cuda_device(environment.local_rank, environment.local_ranks, comm);
+  on.device->make_current();
+  CommunicatorOptions options;
+  options.name = "bench/device";
+  on.communicator = join_device(on.device, comm, environment.ranks > 1 ? bench::meet_ranks(environment) : nullptr, environment.rank, environment.ranks, options);
+  return on;
+}
+
+bench::Plan plan_of(const Arguments& arguments, Communicator& communicator, const OnDevice& on) {
   bench::Plan plan;
   plan.iterations = arguments.iterations;
   plan.warmup = arguments.warmup;
-  plan.shared = !arguments.private_memory;
+  plan.shared = !on.device && !arguments.private_memory;
   plan.cold = arguments.cold;
   plan.cache = bench::last_level_cache();
-  plan.on = {of_device.get(), device.get()};
-  if (device) plan.shared = false;
-  if (!device) plan.link = bench::measure_link(*communicator);
-  const bench::MemoryLimit limit = device || plan.link.hosts > 1 ? bench::MemoryLimit{} : bench::measure_memory(*communicator);
-  if (speaks) {
-    (arguments.json ? std::cerr : std::cout) << (device ? device_preamble(*device, choose_cuda_comm(arguments.comm, "--comm"), ranks)
-                                                        : preamble(arguments, plan, limit, ranks))
-                                             << std::flush;
-  }
+  plan.on = {on.communicator.get(), on.device.get()};
+  if (!on.device) plan.link = bench::measure_link(communicator);
+  return plan;
+}
 
+/// All cases that were asked for, each printed once it is done.
+std::vector<Result> run_cases(Communicator& communicator, const Arguments& arguments, const Request& request, const bench::Plan& plan,
+                              const bench::MemoryLimit& limit) {
+  const bool speaks = communicator.rank() == 0;
   std::vector<Result> results;
   const std::vector<Bytes> nothing{0};
   for (const Op op : request.ops) {
@@ -201,7 +206,7 @@ int run_rank(const Arguments& arguments, const Request& request, const RankEnvir
         for (const bool in_place : {false, true}) {
           if (!bench::has_form(op, in_place)) continue;
           const Case what{op, dtype, request.redop, size, arguments.root, in_place};
-          forms[in_place ? 1 : 0] = bench::run_case(*communicator, what, plan, limit);
+          forms[in_place ? 1 : 0] = bench::run_case(communicator, what, plan, limit);
           results.push_back(*forms[in_place ? 1 : 0]);
           if (speaks && arguments.json) print(bench::json_line(results.back()) + "\n");
         }
@@ -210,6 +215,22 @@ int run_rank(const Arguments& arguments, const Request& request, const RankEnvir
       if (op == Op::kBarrier) break;  // it has no elements
     }
   }
+  return results;
+}
+
+int run_rank(const Arguments& arguments, const Request& request, const RankEnvironment& environment) {
+  const std::unique_ptr<Communicator> communicator = join_ranks(environment);
+  const OnDevice on = open_device(arguments, environment);
+  const int ranks = communicator->size();
+  const bool speaks = communicator->rank() == 0;
+  const bench::Plan plan = plan_of(arguments, *communicator, on);
+  const bench::MemoryLimit limit = on.device || plan.link.hosts > 1 ? bench::MemoryLimit{} : bench::measure_memory(*communicator);
+  if (speaks) {
+    (arguments.json ? std::cerr : std::cout) << (on.device ? device_preamble(*on.device, choose_cuda_comm(arguments.comm, "--comm"), ranks)
+                                                           : preamble(arguments, plan, limit, ranks))
+                                             << std::flush;
+  }
+  const std::vector<Result> results = run_cases(*communicator, arguments, request, plan, limit);
   if (speaks && !arguments.json) print("#\n" + bench::footer(results));
   if (speaks) {
     for (const std::string& warning : bench::monotone_warnings(results, ranks, plan.cold ? 0 : plan.cache)) std::cerr << "warning: " << warning << '\n';

@@ -18,9 +18,6 @@ struct FitOptions {
 
 inline constexpr const char* kFitSizes = "8,128,1K,8K,64K,256K,1M,4M,16M";
 
-/// Throws bad input where the file can't take measured figures: it is no description, or its folder isn't there or not writable.
-void check_fit_file(const std::string& file);
-
 /// Collective. Rank 0 writes the file and prints. Returns the exit code: on ranks other than 0 also of what went wrong on rank 0 before
 /// anything was measured.
 [[nodiscard]] int fit_links(Communicator& communicator, const FitOptions& options);
