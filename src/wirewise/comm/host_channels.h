@@ -48,7 +48,7 @@ class HostChannels final : public Channels {
   /// Messages that came since the last call, with their senders. Never blocks.
   [[nodiscard]] std::vector<std::pair<int, std::string>> heard() override;
 
-  struct State;  // private to host_channels.cpp
+  struct State;  // private to the host_channels* files
   explicit HostChannels(std::unique_ptr<State> state);
 
  private:

@@ -1,18 +1,11 @@
 // Making the connections: one loop that accepts, connects and shakes hands with all peers at once. Both sides prove themselves: who
-// connects shows the cookie of whom it means, and is shown its own. Whoever else connects is a stranger: it gets a second and no answer.
-#include <fcntl.h>
-#include <netdb.h>
+// connects shows the cookie of whom it means, and is shown its own. Whoever else connects stays a stranger.
 #include <netinet/in.h>
-#include <openssl/crypto.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstring>
-#include <deque>
 #include <optional>
 #include <random>
 #include <system_error>
@@ -20,8 +13,11 @@
 #include "wirewise/base/error.h"
 #include "wirewise/base/text.h"
 #include "wirewise/comm/host_channels.h"
+#include "wirewise/comm/host_channels_greeting.h"
 #include "wirewise/comm/host_channels_state.h"
+#include "wirewise/comm/host_channels_strangers.h"
 #include "wirewise/comm/listener.h"
+#include "wirewise/comm/numeric_address.h"
 
 namespace wirewise::comm {
 namespace {
@@ -29,96 +25,37 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr auto kStrangersTime = std::chrono::seconds(1);
-constexpr std::size_t kMostStrangers = 512;
 constexpr milliseconds kFirstRetry{5};
 constexpr milliseconds kLastRetry{500};
 constexpr milliseconds kBetweenLooks{20};
 constexpr milliseconds kBetweenProbes{500};
 constexpr milliseconds kRefusedLongEnough{1000};
-constexpr std::size_t kCookie = 32;
-
-/// Both greetings: magic, sender's rank, receiver's rank, the receiver's cookie.
-constexpr std::size_t kGreeting = 8 + 4 + 4 + kCookie;
-constexpr std::string_view kMagic = "wwchan01";
 
 std::string system_message(int error) { return std::generic_category().message(error); }
 
-std::string greeting(int from, int to, const std::string& cookie) {
-  std::string text(kMagic);
-  for (const int rank : {from, to}) {
-    for (unsigned i = 0; i < 4; ++i) text.push_back(static_cast<char>(static_cast<std::uint32_t>(rank) >> (8 * i)));
+/// Begins to connect, from an address of this host: 0, or what the system says against it.
+int begin_connecting(UniqueFd& socket, const ChannelAddress& to, const std::string& from) {
+  const SocketAddress target = socket_address(to.address, to.port);
+  socket.reset(::socket(target.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) return errno;
+  set_channel_options(socket.get());
+  // From the chosen interface, also where the routes would say another.
+  const SocketAddress own = socket_address(from, 0);
+  if (own.family() == target.family()) {
+    const int on = 1;
+    ::setsockopt(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+    if (::bind(socket.get(), own.get(), own.length) != 0) return errno;
   }
-  text += cookie;
-  text.resize(kGreeting);
-  return text;
+  const bool begun = ::connect(socket.get(), target.get(), target.length) == 0 || errno == EINPROGRESS || errno == EINTR;
+  return begun ? 0 : errno;
 }
 
-int rank_in(const std::string& text, std::size_t at) {
-  std::uint32_t value = 0;
-  for (unsigned i = 0; i < 4; ++i) value |= static_cast<std::uint32_t>(static_cast<unsigned char>(text[at + i])) << (8 * i);
-  return static_cast<int>(value);
-}
-
-/// The sender's rank when the greeting is one for `me`; -1 otherwise.
-int greeted_by(const std::string& text, int me, const std::string& cookie) {
-  if (text.size() != kGreeting || cookie.size() != kCookie || !text.starts_with(kMagic) || rank_in(text, 12) != me) return -1;
-  return CRYPTO_memcmp(text.data() + 16, cookie.data(), kCookie) == 0 ? rank_in(text, 8) : -1;
-}
-
-struct SocketAddress {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-};
-
-SocketAddress socket_address(const std::string& address, std::uint16_t port) {
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
-    throw bad_input("'" + printable(address) + "' is not a numeric address.");
-  }
-  SocketAddress result;
-  std::memcpy(&result.storage, found->ai_addr, found->ai_addrlen);
-  result.length = found->ai_addrlen;
-  ::freeaddrinfo(found);
-  return result;
-}
-
-/// What reading or writing a part of a greeting came to.
-enum class Step { kWait, kDone, kClosed };
-
-Step read_greeting(int socket, std::string& text) {
-  while (text.size() < kGreeting) {
-    std::array<char, kGreeting> block;
-    const ssize_t got = ::recv(socket, block.data(), kGreeting - text.size(), MSG_DONTWAIT);
-    if (got > 0) {
-      text.append(block.data(), static_cast<std::size_t>(got));
-    } else if (got == 0) {
-      return Step::kClosed;
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      return Step::kWait;
-    } else if (errno != EINTR) {
-      return Step::kClosed;
-    }
-  }
-  return Step::kDone;
-}
-
-Step write_rest(int socket, std::string& rest) {
-  while (!rest.empty()) {
-    const ssize_t put = ::send(socket, rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (put >= 0) {
-      rest.erase(0, static_cast<std::size_t>(put));
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      return Step::kWait;
-    } else if (errno != EINTR) {
-      return Step::kClosed;
-    }
-  }
-  return Step::kDone;
+/// What beginning to connect came to.
+int outcome(const UniqueFd& socket) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+  return error;
 }
 
 /// A peer of this rank on the way to being connected.
@@ -140,18 +77,12 @@ struct Peer {
   std::optional<Clock::time_point> refused;  // since when nobody does
 };
 
-/// Somebody who connected and hasn't proven anything yet; or who has, with the answer still to be sent.
-struct Stranger {
-  UniqueFd socket;
-  std::string in;
-  Clock::time_point until;
-};
-
 class Meeting {
  public:
   Meeting(HostChannels::Listening& listening, int rank, const std::vector<std::pair<int, ChannelAddress>>& peers,
           const Acquaintance& known)
-      : listening_(listening), rank_(rank), known_(known), random_(std::random_device{}()) {
+      : own_(listening.where), rank_(rank), known_(known), random_(std::random_device{}()),
+        strangers_(listening.socket.get(), rank, listening.where.cookie) {
     for (const auto& [peer, where] : peers) {
       Peer entry;
       entry.rank = peer;
@@ -216,30 +147,6 @@ class Meeting {
     peer.pause = std::min(peer.pause * 2, kLastRetry);
   }
 
-  /// Begins to connect with a peer: 0, or what the system says against it.
-  int begin(UniqueFd& socket, const Peer& peer) const {
-    const SocketAddress target = socket_address(peer.where.address, peer.where.port);
-    socket.reset(::socket(target.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket.valid()) return errno;
-    set_channel_options(socket.get());
-    // From the chosen interface, also where the routes would say another.
-    const SocketAddress own = socket_address(listening_.where.address, 0);
-    if (own.storage.ss_family == target.storage.ss_family) {
-      const int on = 1;
-      ::setsockopt(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
-      if (::bind(socket.get(), own.get(), own.length) != 0) return errno;
-    }
-    const bool begun = ::connect(socket.get(), target.get(), target.length) == 0 || errno == EINPROGRESS || errno == EINTR;
-    return begun ? 0 : errno;
-  }
-
-  static int outcome(const UniqueFd& socket) {
-    int error = 0;
-    socklen_t length = sizeof error;
-    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-    return error;
-  }
-
   /// A rank listens from before its address is known until it is connected with all: where nobody does for long, it has ended.
   void note(Peer& peer, int error) const {
     if (error != ECONNREFUSED) return peer.refused.reset();
@@ -254,7 +161,7 @@ class Meeting {
     peer.out = greeting(rank_, peer.rank, peer.where.cookie);
     peer.in.clear();
     peer.connecting = true;
-    if (const int error = begin(peer.socket, peer); error != 0) fail(peer, error);
+    if (const int error = begin_connecting(peer.socket, peer.where, own_.address); error != 0) fail(peer, error);
   }
 
   void fail(Peer& peer, int error) {
@@ -264,7 +171,7 @@ class Meeting {
 
   void probe(Peer& peer) const {
     peer.probed = false;
-    if (const int error = begin(peer.probe, peer); error != 0) end_probe(peer, error);
+    if (const int error = begin_connecting(peer.probe, peer.where, own_.address); error != 0) end_probe(peer, error);
   }
 
   void go_on_probing(Peer& peer) const {
@@ -281,7 +188,11 @@ class Meeting {
     if (!peer.established && !peer.probed) note(peer, error);
   }
 
-  void go_on(Peer& peer) {
+  void go_on_with(Peer& peer) {
+    if (peer.established) {
+      throw Error(ErrorKind::kPeerLost,
+                  name(peer) + " closed its connection while " + known_.name(rank_) + " was still waiting for others.");
+    }
     if (peer.connecting) {
       if (const int error = outcome(peer.socket); error != 0) return fail(peer, error);
       peer.connecting = false;
@@ -293,50 +204,41 @@ class Meeting {
     const Step read = read_greeting(peer.socket.get(), peer.in);
     if (read == Step::kClosed) return fail(peer, "it closed the connection");
     if (read == Step::kWait) return;
-    if (greeted_by(peer.in, rank_, listening_.where.cookie) != peer.rank) return fail(peer, "something else answers there");
+    if (greeted_by(peer.in, rank_, own_.cookie) != peer.rank) return fail(peer, "something else answers there");
     peer.established = true;
   }
 
-  void accept_all() {
-    for (;;) {
-      const int fd = ::accept4(listening_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (fd < 0) {
-        if (errno == EINTR || errno == ECONNABORTED) continue;
-        // No descriptor is left: make room, and look again soon.
-        if ((errno == EMFILE || errno == ENFILE) && !strangers_.empty()) strangers_.pop_front();
-        if (errno != EAGAIN && errno != EWOULDBLOCK) accept_again_ = Clock::now() + kFirstRetry;
-        return;
-      }
-      set_channel_options(fd);
-      if (strangers_.size() >= kMostStrangers) strangers_.pop_front();
-      strangers_.push_back({UniqueFd(fd), {}, Clock::now() + kStrangersTime});
-      if (hear(strangers_.back())) strangers_.pop_back();
-    }
-  }
-
-  /// True when it needs to be kept no longer: it is a peer now, or was sent away.
-  bool hear(Stranger& stranger) {
-    const Step read = read_greeting(stranger.socket.get(), stranger.in);
-    if (read == Step::kWait) return Clock::now() >= stranger.until;
-    if (read == Step::kClosed) return true;
-    const int from = greeted_by(stranger.in, rank_, listening_.where.cookie);
+  /// A rank that connected and has shown this rank's cookie is shown its own. Whoever isn't waited for gets no answer.
+  void welcome(Strangers::Proven proven) {
     for (Peer& peer : peers_) {
-      if (peer.rank != from || from <= rank_) continue;
+      if (peer.rank != proven.rank || peer.rank <= rank_) continue;
       // 48 bytes fit into the buffer of a fresh connection.
-      std::string answer = greeting(rank_, from, peer.where.cookie);
-      if (write_rest(stranger.socket.get(), answer) != Step::kDone) return true;
-      peer.socket = std::move(stranger.socket);  // a second connection of one rank replaces the first: that one it gave up
+      std::string answer = greeting(rank_, peer.rank, peer.where.cookie);
+      if (write_rest(proven.socket.get(), answer) != Step::kDone) return;
+      peer.socket = std::move(proven.socket);  // a second connection of one rank replaces the first: that one it gave up
       peer.established = true;
+      return;
     }
-    return true;
   }
 
+  /// Sleeps until something moves or is due, and goes on with whatever moved.
   void wait(Clock::time_point deadline) {
-    std::vector<pollfd> polls;
     auto until = deadline;
-    const bool accepting = Clock::now() >= accept_again_;
-    if (!accepting) until = std::min(until, accept_again_);
-    polls.push_back({accepting ? listening_.socket.get() : -1, POLLIN, 0});
+    std::vector<pollfd> polls = watched(until);
+    poll_all(polls, until);
+    const std::size_t peers = peers_.size();
+    for (std::size_t i = 0; i < peers; ++i) {
+      if (polls[i].revents != 0) go_on_with(peers_[i]);
+    }
+    for (std::size_t i = 0; i < peers; ++i) {
+      if (polls[peers + i].revents != 0) go_on_probing(peers_[i]);
+    }
+    for (Strangers::Proven& proven : strangers_.go_on(polls[2 * peers + Strangers::kListening].revents != 0)) welcome(std::move(proven));
+  }
+
+  /// The peers' connections, their probes, and strangers; `until` becomes no later than when something is due.
+  [[nodiscard]] std::vector<pollfd> watched(Clock::time_point& until) const {
+    std::vector<pollfd> polls;
     for (const Peer& peer : peers_) {
       const short events = peer.established ? POLLRDHUP : (peer.connecting || !peer.out.empty()) ? POLLOUT : POLLIN;
       polls.push_back({peer.socket.get(), events, 0});
@@ -346,70 +248,33 @@ class Meeting {
       polls.push_back({peer.probe.get(), static_cast<short>(peer.probed ? POLLIN | POLLRDHUP : POLLOUT), 0});
       if (peer.rank > rank_ && !peer.established && !peer.probe.valid()) until = std::min(until, peer.next_probe);
     }
-    const std::size_t strangers = strangers_.size();
-    for (const Stranger& stranger : strangers_) {
-      polls.push_back({stranger.socket.get(), POLLIN, 0});
-      until = std::min(until, stranger.until);
-    }
+    strangers_.watch(polls, until);
+    return polls;
+  }
+
+  void poll_all(std::vector<pollfd>& polls, Clock::time_point until) const {
     const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
     const milliseconds most = known_.look_after ? kBetweenLooks : milliseconds(1000);
     if (::poll(polls.data(), polls.size(), static_cast<int>(std::clamp(left, milliseconds(0), most).count())) < 0 && errno != EINTR) {
       throw Error(ErrorKind::kFailed, "Waiting for ranks on other hosts failed: " + system_message(errno) + ".",
                   "Raise the limit on open files (ulimit -n).");
     }
-    for (std::size_t i = 0; i < peers_.size(); ++i) {
-      Peer& peer = peers_[i];
-      const short events = polls[1 + i].revents;
-      if (events == 0) continue;
-      if (peer.established) {
-        throw Error(ErrorKind::kPeerLost,
-                    name(peer) + " closed its connection while " + known_.name(rank_) + " was still waiting for others.");
-      }
-      go_on(peer);
-    }
-    for (std::size_t i = 0; i < peers_.size(); ++i) {
-      if (polls[1 + peers_.size() + i].revents != 0) go_on_probing(peers_[i]);
-    }
-    std::deque<Stranger> kept;
-    for (std::size_t i = 0; i < strangers; ++i) {
-      Stranger& stranger = strangers_[i];
-      if (!hear(stranger)) kept.push_back(std::move(stranger));
-    }
-    strangers_ = std::move(kept);
-    if (polls[0].revents != 0) accept_all();
   }
 
-  HostChannels::Listening& listening_;
+  ChannelAddress own_;
   int rank_;
   const Acquaintance& known_;
   std::minstd_rand random_;
   std::vector<Peer> peers_;
-  std::deque<Stranger> strangers_;  // oldest first
-  Clock::time_point accept_again_{};
+  Strangers strangers_;
 };
-
-std::string new_cookie() {
-  std::array<unsigned char, kCookie / 2> bytes{};
-  for (std::size_t at = 0; at < bytes.size();) {
-    const ssize_t got = ::getrandom(bytes.data() + at, bytes.size() - at, 0);
-    if (got > 0) at += static_cast<std::size_t>(got);
-    if (got < 0 && errno != EINTR) throw Error(ErrorKind::kFailed, "The system gives no random numbers: " + system_message(errno) + ".");
-  }
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const unsigned char byte : bytes) {
-    text.push_back(kDigits[byte >> 4]);
-    text.push_back(kDigits[byte & 15]);
-  }
-  return text;
-}
 
 }  // namespace
 
 std::unique_ptr<HostChannels::Listening> HostChannels::listen(const std::string& address) {
   const SocketAddress target = socket_address(address, 0);
   auto listening = std::make_unique<Listening>();
-  listening->socket.reset(::socket(target.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  listening->socket.reset(::socket(target.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
   if (!listening->socket.valid() || ::bind(listening->socket.get(), target.get(), target.length) != 0 ||

@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -12,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <list>
-#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -20,6 +18,7 @@
 
 #include "wirewise/base/error.h"
 #include "wirewise/base/text.h"
+#include "wirewise/comm/numeric_address.h"
 #include "wirewise/comm/signals_blocked.h"
 
 namespace wirewise {
@@ -99,15 +98,10 @@ std::string receive_all(int fd, char* data, std::size_t bytes, Clock::time_point
 }
 
 comm::UniqueFd connect_to(const std::string& address, std::uint16_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) throw bad_input("'" + address + "' is not a numeric address.");
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  comm::UniqueFd socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const comm::SocketAddress target = comm::socket_address(address, port);
+  comm::UniqueFd socket(::socket(target.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
-  if (!socket.valid() || ::connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0) {
+  if (!socket.valid() || ::connect(socket.get(), target.get(), target.length) != 0) {
     throw Error(ErrorKind::kStore, "Can't reach the store at " + to_string(Endpoint{address, port}) + ": " + std::strerror(errno) + ".",
                 "See whether rank 0 started and what it said.");
   }
