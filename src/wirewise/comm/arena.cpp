@@ -247,11 +247,6 @@ std::uint64_t Arena::offset_of(const void* pointer, std::size_t bytes) const noe
   return offset + bytes <= it->first + it->second ? offset : 0;
 }
 
-std::size_t Arena::reserved_bytes() const noexcept {
-  const std::lock_guard lock(mutex_);
-  return used_bytes_ + cached_bytes_;
-}
-
 PeerArena::PeerArena(const UniqueFd& file, std::size_t size) : size_(size) {
   struct stat info {};
   const int seals = ::fcntl(file.get(), F_GET_SEALS);

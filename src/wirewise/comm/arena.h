@@ -46,8 +46,6 @@ class Arena {
   [[nodiscard]] int descriptor() const noexcept { return file_.get(); }
   [[nodiscard]] ArenaId id() const noexcept { return id_; }
   [[nodiscard]] ArenaHeader& header() const noexcept { return *reinterpret_cast<ArenaHeader*>(base_); }
-  /// Bytes whose pages are held: in use, and kept for reuse.
-  [[nodiscard]] std::size_t reserved_bytes() const noexcept;
 
  private:
   struct Cached {

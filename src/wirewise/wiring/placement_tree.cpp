@@ -199,12 +199,4 @@ class Builder {
 
 PlacementTree placement_tree(const PlacementModel& model) { return Builder(model).build(); }
 
-std::vector<int> slots_in_order(const PlacementTree& tree) {
-  std::vector<int> order;
-  for (const auto& node : tree.nodes) {  // made depth first
-    if (node.slot != -1) order.push_back(node.slot);
-  }
-  return order;
-}
-
 }  // namespace wirewise

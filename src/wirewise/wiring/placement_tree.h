@@ -21,7 +21,4 @@ struct PlacementTree {
 
 [[nodiscard]] PlacementTree placement_tree(const PlacementModel& model);
 
-/// The slots in the tree's order.
-[[nodiscard]] std::vector<int> slots_in_order(const PlacementTree& tree);
-
 }  // namespace wirewise
