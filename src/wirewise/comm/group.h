@@ -129,6 +129,7 @@ class Group final : public EngineClient, public std::enable_shared_from_this<Gro
   void look_for_failure(Passed& passed);
   void check_health(Passed& passed);
   void fail_all(Passed& passed, const Error& error);
+  void fail_open(Passed& passed) noexcept;
   void settle(const std::shared_ptr<Work::State>& operation, Passed& passed);
   void adopt();
   void retire(std::size_t index);

@@ -180,12 +180,12 @@ void Group::check_health(Passed& passed) {
 
   std::vector<int> lost;
   std::vector<int> left;
-  const std::vector<int> dead = link_.liveness ? link_.liveness->dead() : std::vector<int>{};
+  const std::vector<int> dead = dead_ranks(link_);
   for (int r = 0; r < size(); ++r) {
     if (r == rank()) continue;
     if (control_.rank(r).departed.load() != 0) {
       left.push_back(r);
-    } else if (!dead.empty() && std::find(dead.begin(), dead.end(), link_.liveness_ranks[static_cast<std::size_t>(r)]) != dead.end()) {
+    } else if (std::binary_search(dead.begin(), dead.end(), r)) {
       lost.push_back(r);
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,5 +47,11 @@ struct Link {
     return *reinterpret_cast<ArenaHeader*>(bases[static_cast<std::size_t>(r)]);
   }
 };
+
+/// Ranks of this link that have died, ascending.
+[[nodiscard]] std::vector<int> dead_ranks(const Link& link);
+
+/// Tells whether memory of the link isn't used any more: each rank has `left` it, or died. It keeps no memory mapped.
+[[nodiscard]] std::function<bool()> once_all_left(const Link& link, std::function<bool(int)> left);
 
 }  // namespace wirewise::comm

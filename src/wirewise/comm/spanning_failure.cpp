@@ -166,11 +166,8 @@ bool SpanningGroup::overdue(int r, Clock::time_point now, Clock::duration grace)
 
 bool SpanningGroup::find_deaths(Passed& passed, Clock::time_point now, const std::string& during) {
   const char* const advice = "Look at that rank's own output and the kernel log; start again from the last checkpoint.";
-  const Link& link = local_group()->link();
-  const std::vector<int> dead_here = link.liveness ? link.liveness->dead() : std::vector<int>{};
-  for (int p = 0; p < link.size; ++p) {
+  for (const int p : dead_ranks(local_group()->link())) {
     const int r = hosts_.members(host())[static_cast<std::size_t>(p)];
-    if (std::find(dead_here.begin(), dead_here.end(), link.liveness_ranks[static_cast<std::size_t>(p)]) == dead_here.end()) continue;
     if (local_group()->control().rank(p).departed.load() != 0) {
       departed_.insert(r);
     } else if (overdue(r, now, kDeathGrace)) {
