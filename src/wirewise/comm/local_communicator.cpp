@@ -1,30 +1,51 @@
 #include "wirewise/comm/local_communicator.h"
 
-#include <algorithm>
-#include <array>
-#include <new>
 #include <numeric>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "wirewise/base/error.h"
-#include "wirewise/base/units.h"
 #include "wirewise/comm/calls.h"
 #include "wirewise/comm/message_operation.h"
-#include "wirewise/comm/move_operation.h"
+#include "wirewise/comm/move_plans.h"
 #include "wirewise/comm/phase.h"
 #include "wirewise/comm/reduce_operation.h"
 #include "wirewise/comm/small_operation.h"
+#include "wirewise/comm/split.h"
 
 namespace wirewise::comm {
+namespace {
+
+/// The link of a part of `parent`: its `members`, whose first holds the control memory at `control`.
+Link link_of_part(const Link& parent, const std::vector<int>& members, std::uint64_t control) {
+  Link link;
+  link.size = static_cast<int>(members.size());
+  link.context = parent.context;
+  link.liveness = parent.liveness;
+  link.mappings = parent.mappings;
+  link.flight = parent.flight;
+  link.own_core = parent.own_core;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const auto r = static_cast<std::size_t>(members[i]);
+    if (members[i] == parent.rank) link.rank = static_cast<int>(i);
+    link.bases.push_back(parent.bases[r]);
+    link.identities.push_back(parent.identities[r]);
+    link.identities.back().number = static_cast<int>(i);
+    link.liveness_ranks.push_back(parent.liveness_ranks[r]);
+    if (!parent.job_ranks.empty()) link.job_ranks.push_back(parent.job_ranks[r]);
+  }
+  link.control_owner = 0;
+  link.control = control;
+  return link;
+}
+
+}  // namespace
+
 LocalCommunicator::LocalCommunicator(Link link, CommunicatorOptions options)
-    : group_(std::make_shared<Group>(std::move(link), std::move(options))) {}
+    : group_(std::make_shared<Group>(std::move(link), std::move(options))), group_shared_(group_) {}
 
 LocalCommunicator::~LocalCommunicator() {
   group_->close();
   for (void* const pointer : allocated_) group_->context().arena.free(pointer);
-  for (const auto& [pointer, shared] : group_shared_) give_back(pointer, shared);
 }
 
 template <typename Make>
@@ -88,28 +109,14 @@ Work LocalCommunicator::reduce(ConstBuffer in, Buffer out, std::size_t count, in
   return issue_reduction(Operation::kReduce, std::span(&part, 1), root, op, std::move(options));
 }
 
+std::shared_ptr<Collective> LocalCommunicator::make_move(const CallNumbers& print, CallOptions options, MovePlan plan, bool copied) {
+  return std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan), copied);
+}
+
 Work LocalCommunicator::all_gather(std::span<const AllGatherPart> parts, CallOptions options) {
   const auto ranks = static_cast<std::size_t>(size());
   const CallNumbers print = check_all_gather(caller(), parts, options);
-  const auto make = [&](CallOptions&& how, bool copied) -> std::shared_ptr<Collective> {
-    MovePlan plan;
-    plan.outgoing.resize(1);
-    plan.incoming.resize(ranks);
-    for (const AllGatherPart& part : parts) {
-      const std::size_t bytes = part.count * size_of(part.shard.dtype);
-      plan.exposed.push_back({bytes_of(part.shard), bytes});
-      for (std::size_t r = 0; r < ranks; ++r) plan.incoming[r].push_back({bytes_of(part.full) + r * bytes, bytes});
-    }
-    plan.outgoing[0] = plan.exposed;
-    plan.fans = parts.size() == 1 && fans_out(print, plan.exposed[0].bytes, size());
-    if (plan.fans) plan.filled = {bytes_of(parts[0].full), ranks * plan.exposed[0].bytes};
-    plan.view = [own = plan.exposed](int, std::span<const std::byte* const> buffers, std::span<const std::uint64_t>) {
-      std::vector<ConstSpan> spans;
-      for (std::size_t i = 0; i < own.size(); ++i) spans.push_back({buffers[i], own[i].bytes});
-      return spans;
-    };
-    return std::make_shared<MoveOperation>(group_, print, std::move(how), std::move(plan), copied);
-  };
+  const auto make = [&](CallOptions&& how, bool copied) { return make_move(print, std::move(how), plan_all_gather(size(), print, parts), copied); };
   if (parts.size() != 1) return group_->issue(make(std::move(options), false));
   QuickCall call;
   call.print = print;
@@ -130,105 +137,35 @@ Work LocalCommunicator::broadcast(Buffer buffer, std::size_t count, int root, Ca
   call.in_bytes = is_root ? bytes : 0;
   call.out = bytes_of(buffer);
   call.out_bytes = is_root ? 0 : bytes;
-  return run(call, std::move(options), [&](CallOptions&& how, bool copied) -> std::shared_ptr<Collective> {
-    MovePlan plan;
-    plan.exposed = {{call.in, call.in_bytes}};
-    plan.fans = fans_out(print, bytes, size());
-    if (plan.fans && !is_root) plan.filled = {bytes_of(buffer), bytes};
-    plan.outgoing = {plan.exposed};
-    plan.incoming.resize(static_cast<std::size_t>(size()));
-    if (!is_root) plan.incoming[static_cast<std::size_t>(root)] = {{bytes_of(buffer), bytes}};
-    plan.view = [root, bytes](int source, std::span<const std::byte* const> buffers, std::span<const std::uint64_t>) {
-      return std::vector<ConstSpan>{{buffers[0], source == root ? bytes : 0}};
-    };
-    return std::make_shared<MoveOperation>(group_, print, std::move(how), std::move(plan), copied);
+  return run(call, std::move(options), [&](CallOptions&& how, bool copied) {
+    return make_move(print, std::move(how), plan_broadcast(caller(), print, bytes_of(buffer), bytes, root), copied);
   });
 }
 
 Work LocalCommunicator::gather(ConstBuffer in, Buffer out, std::size_t count, int root, CallOptions options) {
   const CallNumbers print = check_gather(caller(), in, out, count, root, options);
-  const auto ranks = static_cast<std::size_t>(size());
-  const std::size_t bytes = count * size_of(in.dtype);
-  MovePlan plan;
-  plan.exposed = {{bytes_of(in), bytes}};
-  plan.outgoing = {plan.exposed};
-  plan.incoming.resize(ranks);
-  if (root == rank()) {
-    for (std::size_t r = 0; r < ranks; ++r) plan.incoming[r] = {{bytes_of(out) + r * bytes, bytes}};
-  }
-  plan.view = [bytes](int, std::span<const std::byte* const> buffers, std::span<const std::uint64_t>) {
-    return std::vector<ConstSpan>{{buffers[0], bytes}};
-  };
-  return group_->issue(std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan)));
+  return group_->issue(make_move(print, std::move(options), plan_gather(caller(), bytes_of(in), bytes_of(out), count * size_of(in.dtype), root), false));
 }
 
 Work LocalCommunicator::scatter(ConstBuffer in, Buffer out, std::size_t count, int root, CallOptions options) {
   const CallNumbers print = check_scatter(caller(), in, out, count, root, options);
-  const auto ranks = static_cast<std::size_t>(size());
-  const std::size_t bytes = count * size_of(out.dtype);
-  const bool is_root = root == rank();
-  MovePlan plan;
-  plan.shared = false;
-  plan.exposed = {{is_root ? bytes_of(in) : nullptr, is_root ? ranks * bytes : 0}};
-  plan.outgoing.resize(ranks);
-  plan.incoming.resize(ranks);
-  plan.incoming[static_cast<std::size_t>(root)] = {{bytes_of(out), bytes}};
-  if (is_root) {
-    for (std::size_t r = 0; r < ranks; ++r) plan.outgoing[r] = {{bytes_of(in) + r * bytes, bytes}};
-  }
-  plan.view = [at = static_cast<std::size_t>(rank()) * bytes, root, bytes](int source, std::span<const std::byte* const> buffers,
-                                                                         std::span<const std::uint64_t>) {
-    if (source != root || buffers[0] == nullptr) return std::vector<ConstSpan>{};
-    return std::vector<ConstSpan>{{buffers[0] + at, bytes}};
-  };
-  return group_->issue(std::make_shared<MoveOperation>(group_, print, std::move(options), std::move(plan)));
+  return group_->issue(make_move(print, std::move(options), plan_scatter(caller(), bytes_of(in), bytes_of(out), count * size_of(out.dtype), root), false));
 }
 
 Work LocalCommunicator::all_to_all(ConstBuffer in, std::span<const std::size_t> send_counts, Buffer out,
                                    std::span<const std::size_t> recv_counts, CallOptions options) {
   const CallNumbers print = check_all_to_all(caller(), in, send_counts, out, recv_counts, options);
   const std::size_t element = size_of(in.dtype);
-  const std::size_t sent = std::accumulate(send_counts.begin(), send_counts.end(), std::size_t{0});
-  const std::size_t received = std::accumulate(recv_counts.begin(), recv_counts.end(), std::size_t{0});
-  const auto ranks = send_counts.size();
-  const auto me = static_cast<std::size_t>(rank());
   QuickCall call;
   call.print = print;
   call.in = bytes_of(in);
   call.out = bytes_of(out);
-  call.in_bytes = sent * element;
-  call.out_bytes = received * element;
+  call.in_bytes = element * std::accumulate(send_counts.begin(), send_counts.end(), std::size_t{0});
+  call.out_bytes = element * std::accumulate(recv_counts.begin(), recv_counts.end(), std::size_t{0});
   call.send_counts = send_counts;
   call.recv_counts = recv_counts;
-  return run(call, std::move(options), [&](CallOptions&& how, bool copied) -> std::shared_ptr<Collective> {
-    MovePlan plan;
-    plan.shared = false;
-    plan.exposed = {{bytes_of(in), sent * element}};
-    plan.counts.assign(send_counts.begin(), send_counts.end());
-    std::size_t from = 0;
-    std::size_t to = 0;
-    for (std::size_t r = 0; r < ranks; ++r) {
-      plan.outgoing.push_back({{bytes_of(in) + from, send_counts[r] * element}});
-      plan.incoming.push_back({{bytes_of(out) + to, recv_counts[r] * element}});
-      from += send_counts[r] * element;
-      to += recv_counts[r] * element;
-    }
-    const std::vector<std::size_t> expected(recv_counts.begin(), recv_counts.end());
-    plan.view = [group = group_.get(), me, element, expected](int source, std::span<const std::byte* const> buffers,
-                                                              std::span<const std::uint64_t> counts) {
-      const std::uint64_t given = counts[me];
-      const std::size_t wanted = expected[static_cast<std::size_t>(source)];
-      if (given != wanted) {
-        throw Error(ErrorKind::kMismatch,
-                    "ranks disagree: in all_to_all " + group->name_of_rank(source) + " sends " + std::to_string(given) + " elements to " +
-                        group->name_of_rank(group->rank()) + ", which expects " + std::to_string(wanted) + ".",
-                    "Make what each rank sends equal what its peer expects.");
-      }
-      const std::uint64_t before = std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(me), std::uint64_t{0});
-      if (buffers[0] == nullptr) return std::vector<ConstSpan>{};
-      return std::vector<ConstSpan>{{buffers[0] + before * element, wanted * element}};
-    };
-    return std::make_shared<MoveOperation>(group_, print, std::move(how), std::move(plan), copied);
+  return run(call, std::move(options), [&](CallOptions&& how, bool copied) {
+    return make_move(print, std::move(how), plan_all_to_all(*group_, call.in, send_counts, call.out, recv_counts, element), copied);
   });
 }
 
@@ -236,13 +173,7 @@ Work LocalCommunicator::barrier(CallOptions options) {
   const CallNumbers print = check_barrier(options);
   QuickCall call;
   call.print = print;
-  return run(call, std::move(options), [&](CallOptions&& how, bool copied) -> std::shared_ptr<Collective> {
-    MovePlan plan;
-    plan.outgoing.resize(1);
-    plan.incoming.resize(static_cast<std::size_t>(size()));
-    plan.view = [](int, std::span<const std::byte* const>, std::span<const std::uint64_t>) { return std::vector<ConstSpan>{}; };
-    return std::make_shared<MoveOperation>(group_, print, std::move(how), std::move(plan), copied);
-  });
+  return run(call, std::move(options), [&](CallOptions&& how, bool copied) { return make_move(print, std::move(how), plan_barrier(size()), copied); });
 }
 
 Work LocalCommunicator::send(ConstBuffer in, std::size_t count, int peer, int tag, CallOptions options) {
@@ -256,24 +187,10 @@ Work LocalCommunicator::recv(Buffer out, std::size_t count, int peer, int tag, C
 }
 
 std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key, CommunicatorOptions options) {
-  const auto ranks = static_cast<std::size_t>(size());
   CallOptions call;
   call.label = "split into " + options.name;
-  const auto gather_all = [&](const std::vector<std::int64_t>& own) {
-    std::vector<std::int64_t> all(own.size() * ranks);
-    Communicator::all_gather({own.data(), DType::kInt64}, {all.data(), DType::kInt64}, own.size(), call).wait();
-    return all;
-  };
-  const std::vector<std::int64_t> choices = gather_all({colour, key});
-  std::vector<int> members;
-  for (int r = 0; r < size(); ++r) {
-    if (colour >= 0 && choices[2 * static_cast<std::size_t>(r)] == colour) members.push_back(r);
-  }
-  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-    return choices[2 * static_cast<std::size_t>(a) + 1] < choices[2 * static_cast<std::size_t>(b) + 1];
-  });
-  const Link& parent = group_->link();
-  Arena& arena = parent.context->arena;
+  const std::vector<int> members = choose_part(*this, colour, key, call);
+  Arena& arena = group_->context().arena;
   void* memory = nullptr;
   std::int64_t place = 0;
   if (!members.empty() && members.front() == rank()) {
@@ -282,34 +199,16 @@ std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key, Comm
     Control(static_cast<std::byte*>(memory), count).construct();
     place = static_cast<std::byte*>(memory) - arena.base();
   }
-  std::vector<std::int64_t> places;
+  std::vector<std::int64_t> places(static_cast<std::size_t>(size()));
   try {
-    places = gather_all({place});
+    Communicator::all_gather({&place, DType::kInt64}, {places.data(), DType::kInt64}, 1, call).wait();
   } catch (...) {
     arena.free(memory);
     throw;
   }
   if (colour < 0) return nullptr;
-
-  Link link;
-  link.size = static_cast<int>(members.size());
-  link.context = parent.context;
-  link.liveness = parent.liveness;
-  link.mappings = parent.mappings;
-  link.flight = parent.flight;
-  link.own_core = parent.own_core;
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    const auto r = static_cast<std::size_t>(members[i]);
-    if (members[i] == rank()) link.rank = static_cast<int>(i);
-    link.bases.push_back(parent.bases[r]);
-    link.identities.push_back(parent.identities[r]);
-    link.identities.back().number = static_cast<int>(i);
-    link.liveness_ranks.push_back(parent.liveness_ranks[r]);
-    if (!parent.job_ranks.empty()) link.job_ranks.push_back(parent.job_ranks[r]);
-  }
-  link.control_owner = 0;
-  link.control = static_cast<std::uint64_t>(places[static_cast<std::size_t>(members.front())]);
-  return std::make_unique<LocalCommunicator>(std::move(link), std::move(options));
+  const auto control = static_cast<std::uint64_t>(places[static_cast<std::size_t>(members.front())]);
+  return std::make_unique<LocalCommunicator>(link_of_part(group_->link(), members, control), std::move(options));
 }
 
 std::filesystem::path LocalCommunicator::dump_flight(const std::filesystem::path& folder) {
@@ -326,86 +225,14 @@ void* LocalCommunicator::allocate_shared(std::size_t bytes) {
 }
 
 void LocalCommunicator::free_shared(void* pointer) noexcept {
-  std::optional<GroupShared> shared;
+  if (group_shared_.give_back(pointer)) return;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = group_shared_.find(pointer); found != group_shared_.end()) {
-      shared = found->second;
-      group_shared_.erase(found);
-    } else if (allocated_.erase(pointer) == 0) {
-      return;
-    }
+    if (allocated_.erase(pointer) == 0) return;
   }
-  if (shared) return give_back(pointer, *shared);
   group_->context().arena.free(pointer);
 }
 
-void* LocalCommunicator::allocate_group_shared(std::size_t bytes, int owner) {
-  check_rank(owner, size(), "owner", "allocate_group_shared");
-  using Mark = std::atomic<std::uint32_t>;
-  static_assert(Mark::is_always_lock_free);
-  const std::size_t marks_at = round_up(bytes, alignof(Mark));
-  const auto ranks = static_cast<std::size_t>(size());
-  Arena& arena = group_->context().arena;
-  void* memory = nullptr;
-  std::optional<Error> failure;
-  if (rank() == owner) {
-    group_->context().collect();
-    try {
-      memory = arena.allocate(marks_at + ranks * sizeof(Mark));
-      for (std::size_t r = 0; r < ranks; ++r) ::new (static_cast<std::byte*>(memory) + marks_at + r * sizeof(Mark)) Mark{0};
-    } catch (const Error& error) {
-      failure = error;
-    }
-  }
-  const std::uint64_t place = memory == nullptr ? 0 : static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - arena.base());
-  const std::array<std::int64_t, 3> mine{static_cast<std::int64_t>(bytes), owner, static_cast<std::int64_t>(place)};
-  std::vector<std::int64_t> all(mine.size() * ranks);
-  CallOptions call;
-  call.label = "allocate_group_shared";
-  try {
-    Communicator::all_gather({mine.data(), DType::kInt64}, {all.data(), DType::kInt64}, mine.size(), call).wait();
-    for (std::size_t r = 1; r < ranks; ++r) {
-      if (all[3 * r] == all[0] && all[3 * r + 1] == all[1]) continue;
-      throw Error(ErrorKind::kMismatch,
-                  "ranks disagree: in allocate_group_shared " + group_->name_of_rank(0) + " asks for " + std::to_string(all[0]) + " bytes of rank " +
-                      std::to_string(all[1]) + ", " + group_->name_of_rank(static_cast<int>(r)) + " for " + std::to_string(all[3 * r]) +
-                      " bytes of rank " + std::to_string(all[3 * r + 1]) + ".",
-                  "Call it with equal arguments on all ranks.");
-    }
-    if (failure) throw *failure;
-    if (all[3 * static_cast<std::size_t>(owner) + 2] == 0) {
-      throw Error(ErrorKind::kFailed,
-                  "shared memory: " + group_->name_of_rank(owner) + " has no room for " + format_bytes(bytes) + " that all ranks were to share.",
-                  "Free memory, use smaller buffers, or shard further.");
-    }
-  } catch (...) {
-    arena.free(memory);
-    throw;
-  }
-  std::byte* const seen = group_->at(owner, static_cast<std::uint64_t>(all[3 * static_cast<std::size_t>(owner) + 2]));
-  const std::lock_guard lock(mutex_);
-  group_shared_.emplace(seen, GroupShared{reinterpret_cast<Mark*>(seen + marks_at), owner});
-  return seen;
-}
-
-void LocalCommunicator::give_back(void* pointer, const GroupShared& shared) noexcept {
-  shared.given_back[rank()].store(1, std::memory_order_release);
-  if (shared.owner != rank()) return;
-  const Link& link = group_->link();
-  const auto unused = [marks = shared.given_back, size = link.size, liveness = link.liveness, numbers = link.liveness_ranks] {
-    const std::vector<int> dead = liveness ? liveness->dead() : std::vector<int>{};
-    for (int r = 0; r < size; ++r) {
-      if (marks[r].load(std::memory_order_acquire) != 0) continue;
-      if (std::find(dead.begin(), dead.end(), liveness ? numbers[static_cast<std::size_t>(r)] : -1) == dead.end()) return false;
-    }
-    return true;
-  };
-  try {
-    group_->context().free_when(unused, {pointer});
-  } catch (...) {
-    // It stays until the process ends.
-  }
-}
+void* LocalCommunicator::allocate_group_shared(std::size_t bytes, int owner) { return group_shared_.allocate(*this, bytes, owner); }
 
 }  // namespace wirewise::comm

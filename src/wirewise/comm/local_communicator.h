@@ -1,8 +1,6 @@
 // The communicator of ranks on one host: checks what callers pass, and turns calls into operations of its group.
 #pragma once
 
-#include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -10,6 +8,8 @@
 #include "wirewise/comm/calls.h"
 #include "wirewise/comm/communicator.h"
 #include "wirewise/comm/group.h"
+#include "wirewise/comm/group_shared_memory.h"
+#include "wirewise/comm/move_operation.h"
 
 namespace wirewise::comm {
 
@@ -55,18 +55,12 @@ class LocalCommunicator final : public Communicator {
   template <typename Make>
   Work run(QuickCall& call, CallOptions&& options, Make&& make);
   [[nodiscard]] Caller caller() const noexcept { return {rank(), size()}; }
+  [[nodiscard]] std::shared_ptr<Collective> make_move(const CallNumbers& print, CallOptions options, MovePlan plan, bool copied);
 
   std::shared_ptr<Group> group_;
+  GroupSharedMemory group_shared_;
   std::mutex mutex_;
   std::set<void*> allocated_;
-
-  /// A buffer of all ranks: a mark for each rank that has given it back stands behind its bytes.
-  struct GroupShared {
-    std::atomic<std::uint32_t>* given_back = nullptr;
-    int owner = 0;
-  };
-  void give_back(void* pointer, const GroupShared& shared) noexcept;
-  std::map<void*, GroupShared> group_shared_;
 };
 
 }  // namespace wirewise::comm

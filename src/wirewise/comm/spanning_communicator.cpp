@@ -1,11 +1,12 @@
 #include "wirewise/comm/spanning_communicator.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "wirewise/base/error.h"
 #include "wirewise/comm/calls.h"
 #include "wirewise/comm/partials.h"
-#include "wirewise/comm/phase.h"
 #include "wirewise/comm/spanning_doubling.h"
 #include "wirewise/comm/spanning_message.h"
 #include "wirewise/comm/spanning_move.h"
@@ -16,19 +17,6 @@ namespace wirewise::comm {
 namespace {
 
 Caller caller_of(const SpanningGroup& group) { return {group.rank(), group.size()}; }
-
-/// A communicator while it is being split: it knows who holds up the parts.
-class SplitOverseer final : public Overseer {
- public:
-  SplitOverseer(std::shared_ptr<SpanningGroup> group, std::string doing) : group_(std::move(group)), doing_(std::move(doing)) {}
-  void look_after() override { group_->look_after(doing_); }
-  [[nodiscard]] std::optional<Error> verdict(const Error& found) override { return group_->blame(found, doing_); }
-
- private:
-  std::shared_ptr<SpanningGroup> group_;
-  std::string doing_;
-};
-
 
 }  // namespace
 
@@ -199,74 +187,6 @@ std::vector<std::string> SpanningCommunicator::gather_texts(const std::string& t
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < ranks; ++r) texts.push_back(all.substr(r * most, static_cast<std::size_t>(lengths[r])));
   return texts;
-}
-
-std::unique_ptr<Communicator> SpanningCommunicator::split(int colour, int key, CommunicatorOptions options) {
-  const auto ranks = static_cast<std::size_t>(size());
-  const std::int64_t own[2] = {colour, key};
-  std::vector<std::int64_t> choices(2 * ranks);
-  CallOptions call;
-  call.label = "split into " + options.name;
-  all_gather(ConstBuffer{own, DType::kInt64}, Buffer{choices.data(), DType::kInt64}, 2, call).wait();
-  std::vector<int> members;
-  for (int r = 0; r < size(); ++r) {
-    if (colour >= 0 && choices[2 * static_cast<std::size_t>(r)] == colour) members.push_back(r);
-  }
-  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-    return choices[2 * static_cast<std::size_t>(a) + 1] < choices[2 * static_cast<std::size_t>(b) + 1];
-  });
-  std::vector<std::string> ids;
-  int place = 0;
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    ids.push_back(std::to_string(group_->hosts().host_of(members[i])));
-    if (members[i] == rank()) place = static_cast<int>(i);
-  }
-  HostMap hosts(ids);
-  const bool spans = hosts.count() > 1;
-  const auto overseer = std::make_shared<SplitOverseer>(group_, call.label);
-  std::unique_ptr<Communicator> here;
-  {
-    const WhileOverseen overseen(group_->local_group()->overseen(), overseer);
-    here = group_->local().split(colour, place, options);
-  }
-  // All ranks take part, also those whose part stays on one host.
-  const std::unique_ptr<WireEnd> end = spans ? make_end_(static_cast<int>(members.size())) : nullptr;
-  const std::vector<std::string> cards = gather_texts(end ? end->card() : std::string());
-  std::unique_ptr<Communicator> result = std::move(here);
-  if (spans) {
-    std::vector<std::string> members_cards;
-    std::vector<RankIdentity> identities;
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      members_cards.push_back(cards[static_cast<std::size_t>(members[i])]);
-      identities.push_back(group_->identities()[static_cast<std::size_t>(members[i])]);
-      identities.back().number = static_cast<int>(i);
-    }
-    auto local = std::unique_ptr<LocalCommunicator>(static_cast<LocalCommunicator*>(result.release()));
-    local->group()->serve(identities, hosts.members(hosts.host_of(place)));
-    FlightTicket flight{group_->flight().recorder, {}};
-    for (const int member : members) flight.job_ranks.push_back(group_->flight().job_rank(member));
-    // Who waits for a connection waits for no operation: this communicator's other connections tell of deaths meanwhile.
-    Acquaintance known;
-    for (const int member : members) known.names.push_back(group_->name_of_rank(member));
-    known.look_after = [&] { overseer->look_after(); };
-    const std::shared_ptr<Group> part = local->group();  // which outlives a part that can't be made
-    const WhileOverseen overseen(part->overseen(), overseer);
-    try {
-      phase("connecting");
-      Wires wires = end->connect(place, hosts, members_cards, std::chrono::steady_clock::now() + group_->options().timeout, known);
-      result = std::make_unique<SpanningCommunicator>(std::move(hosts), place, std::move(identities), std::move(local), std::move(wires), make_end_,
-                                                      std::move(flight), options, group_->options().timeout, table_.get(), overseer);
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::kMismatch || error.kind() == ErrorKind::kBadInput) throw;  // of the part itself, and known to its ranks
-      const bool says = error.sentence().find(call.label) != std::string::npos;
-      const Error cause = group_->first_cause(says ? error : Error(error.kind(), call.label + ": " + error.sentence(), error.remedy()), call.label);
-      if (local) local->group()->record_failure(cause);
-      throw cause;
-    }
-  }
-  // Ends live until all have connected.
-  barrier(call).wait();
-  return colour < 0 ? nullptr : std::move(result);
 }
 
 }  // namespace wirewise::comm

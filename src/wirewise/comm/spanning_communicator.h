@@ -60,7 +60,14 @@ class SpanningCommunicator final : public Communicator {
   /// Options of a message within this host, which the host's group runs: its errors speak of this communicator.
   [[nodiscard]] CallOptions local_options(const Fingerprint& print, CallOptions options) const;
   [[nodiscard]] bool is_here(int r) const noexcept { return group_->hosts().host_of(r) == group_->host(); }
+  /// Every rank's text, by rank. Collective.
   [[nodiscard]] std::vector<std::string> gather_texts(const std::string& text);
+
+  // spanning_split.cpp
+  struct Part;
+  /// The part of a split that spans hosts, from what it has on this one.
+  [[nodiscard]] std::unique_ptr<Communicator> connect_part(Part part, std::unique_ptr<LocalCommunicator> local, WireEnd& end,
+                                                           const std::vector<std::string>& cards);
 
   // spanning_agreement.cpp
   void agree(const AlgorithmTable* parent);
