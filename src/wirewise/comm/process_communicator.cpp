@@ -26,6 +26,80 @@ comm::HostMap hosts_of(const comm::Cards& cards) {
   return comm::HostMap(ids);
 }
 
+/// What a rank knows once all have shown their cards.
+struct Introduced {
+  std::shared_ptr<PrefixStore> store;
+  int rank = 0;
+  int size = 1;
+  CommunicatorOptions options;
+  comm::Cards cards;
+  comm::HostMap hosts;
+  std::shared_ptr<comm::MeetingWatch> watch;
+  comm::FlightTicket flight;
+
+  [[nodiscard]] const std::vector<int>& neighbours() const { return hosts.members(hosts.host_of(rank)); }
+
+  /// Runs a step of the meeting; where it fails, other hosts hear of it.
+  template <typename Step>
+  auto tell(Step step) const -> decltype(step()) {
+    try {
+      return step();
+    } catch (const Error& error) {
+      if (hosts.count() == 1) throw;
+      const Error cause = watch->first_cause(error);
+      watch->leave(cause);
+      throw cause;
+    }
+  }
+};
+
+void say_one_host(const Introduced& met) {
+  if (met.rank != 0) return;
+  if (log_enabled(LogLevel::kInfo)) {
+    log_info(met.options.name + ": " + std::to_string(met.size) + " ranks on one host (" + printable(met.cards.own().host) +
+             "), shared memory (memfd), no network; " + std::to_string(usable_cores()) + " cores.");
+  }
+  if (const char* const wishes = std::getenv("WIREWISE_ALGO"); wishes != nullptr && !comm::parse_algorithms(wishes).empty()) {
+    log_warn(met.options.name + ": WIREWISE_ALGO says how to go between hosts, and all ranks are on one: it changes nothing.");
+  }
+}
+
+std::unique_ptr<Communicator> on_one_host(Introduced met, comm::Link link) {
+  say_one_host(met);
+  link.job_ranks = std::move(met.flight.job_ranks);
+  link.flight = std::move(met.flight.recorder);
+  return std::make_unique<comm::LocalCommunicator>(std::move(link), met.options);
+}
+
+std::unique_ptr<Communicator> over_hosts(Introduced met, comm::Link link) {
+  std::vector<comm::RankIdentity> identities;
+  comm::Acquaintance known;
+  for (int r = 0; r < met.size; ++r) {
+    identities.push_back({met.cards.of(r).host, met.cards.of(r).pid, r});
+    known.names.push_back(met.cards.who(r));
+  }
+  known.look_after = [&] { met.watch->look_after(); };
+  met.watch->watch(link, met.cards, met.neighbours());
+  link.inner = true;
+  auto local = std::make_unique<comm::LocalCommunicator>(std::move(link), met.options);
+  const std::shared_ptr<comm::Group> group = local->group();
+  const comm::WhileOverseen overseen(group->overseen(), met.watch);
+  const auto make_end = [](int) { return comm::make_host_end(); };
+  std::unique_ptr<comm::WireEnd> end;  // until all have connected
+  comm::Wires wires = met.tell([&] {
+    end = make_end(met.size);
+    const std::vector<std::string> ends = comm::exchange_texts(*met.store, met.cards, "wires", end->card(), known.look_after);
+    comm::phase("connecting");
+    return end->connect(met.rank, met.hosts, ends, met.cards.deadline, known);
+  });
+  met.watch->connected();
+  // Others may still be connecting: they look into the store for why that fails.
+  return met.tell([&] {
+    return std::make_unique<comm::SpanningCommunicator>(met.hosts, met.rank, std::move(identities), std::move(local), std::move(wires), make_end,
+                                                        std::move(met.flight), met.options, met.options.timeout, nullptr, met.watch);
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store> store, int rank, int size, CommunicatorOptions options) {
@@ -39,63 +113,15 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Store> store, in
   comm::Card own = comm::make_card(size);
   own.device = options.device;
   comm::UniqueFd listener = comm::listen_for_peers(own);
-  const comm::Cards cards = comm::exchange_cards(*prefixed, rank, std::move(own), options.timeout, options.name);
+  comm::Cards cards = comm::exchange_cards(*prefixed, rank, std::move(own), options.timeout, options.name);
   comm::phase("introduced");
-  const comm::HostMap hosts = hosts_of(cards);
+  comm::HostMap hosts = hosts_of(cards);
   std::vector<int> job_ranks = comm::job_ranks(flight.get(), rank, size, options);
-  const std::vector<int>& members = hosts.members(hosts.host_of(rank));
   const auto watch = std::make_shared<comm::MeetingWatch>(prefixed, cards);
-  // Runs a step of the meeting; where it fails, other hosts hear of it.
-  const auto tell = [&](auto step) {
-    try {
-      return step();
-    } catch (const Error& error) {
-      if (hosts.count() == 1) throw;
-      const Error cause = watch->first_cause(error);
-      watch->leave(cause);
-      throw cause;
-    }
-  };
-  comm::Link link = tell([&] { return comm::join_host(cards, members, std::move(listener)); });
+  Introduced met{prefixed, rank, size, std::move(options), std::move(cards), std::move(hosts), watch, {std::move(flight), std::move(job_ranks)}};
+  comm::Link link = met.tell([&] { return comm::join_host(met.cards, met.neighbours(), std::move(listener)); });
   comm::phase("joined");
-  if (hosts.count() == 1) {
-    if (rank == 0 && log_enabled(LogLevel::kInfo)) {
-      log_info(options.name + ": " + std::to_string(size) + " ranks on one host (" + printable(cards.own().host) +
-               "), shared memory (memfd), no network; " + std::to_string(usable_cores()) + " cores.");
-    }
-    if (const char* const wishes = std::getenv("WIREWISE_ALGO"); wishes != nullptr && !comm::parse_algorithms(wishes).empty() && rank == 0) {
-      log_warn(options.name + ": WIREWISE_ALGO says how to go between hosts, and all ranks are on one: it changes nothing.");
-    }
-    link.job_ranks = std::move(job_ranks);
-    link.flight = std::move(flight);
-    return std::make_unique<comm::LocalCommunicator>(std::move(link), options);
-  }
-  std::vector<comm::RankIdentity> identities;
-  comm::Acquaintance known;
-  for (int r = 0; r < size; ++r) {
-    identities.push_back({cards.of(r).host, cards.of(r).pid, r});
-    known.names.push_back(cards.who(r));
-  }
-  known.look_after = [&] { watch->look_after(); };
-  watch->watch(link, cards, members);
-  link.inner = true;
-  auto local = std::make_unique<comm::LocalCommunicator>(std::move(link), options);
-  const std::shared_ptr<comm::Group> group = local->group();
-  const comm::WhileOverseen overseen(group->overseen(), watch);
-  const auto make_end = [](int) { return comm::make_host_end(); };
-  std::unique_ptr<comm::WireEnd> end;  // until all have connected
-  comm::Wires wires = tell([&] {
-    end = make_end(size);
-    const std::vector<std::string> ends = comm::exchange_texts(*prefixed, cards, "wires", end->card(), known.look_after);
-    comm::phase("connecting");
-    return end->connect(rank, hosts, ends, cards.deadline, known);
-  });
-  watch->connected();
-  // Others may still be connecting: they look into the store for why that fails.
-  return tell([&] {
-    return std::make_unique<comm::SpanningCommunicator>(hosts, rank, std::move(identities), std::move(local), std::move(wires), make_end,
-                                                        comm::FlightTicket{std::move(flight), std::move(job_ranks)}, options, options.timeout, nullptr, watch);
-  });
+  return met.hosts.count() == 1 ? on_one_host(std::move(met), std::move(link)) : over_hosts(std::move(met), std::move(link));
 }
 
 }  // namespace wirewise

@@ -41,10 +41,16 @@ void SpanningProbe::exchange(const std::vector<int>& to, const std::vector<int>&
 }
 
 void SpanningProbe::begin() {
-  const int count = hosts().count();
-  const auto places = static_cast<std::size_t>(hosts().fewest());
   speaks_ = place() < hosts().fewest();
-  const std::size_t bytes = kLargeBytes / places;
+  meet();
+  time_messages();
+  if (local_size() > 1) time_host();
+  time_combining();
+}
+
+void SpanningProbe::time_messages() {
+  const int count = hosts().count();
+  const std::size_t bytes = kLargeBytes / static_cast<std::size_t>(hosts().fewest());
   const auto at = [&](int host) { return hosts().members(host)[static_cast<std::size_t>(place())]; };
   std::vector<int> next;
   std::vector<int> before;
@@ -56,7 +62,6 @@ void SpanningProbe::begin() {
       if (h != host()) others.push_back(at(h));
     }
   }
-  meet();
   stage([this, bytes] {
     greet({});
     out_ = scratch(bytes);
@@ -69,23 +74,27 @@ void SpanningProbe::begin() {
   for (int i = 0; count > 2 && i < kLarge; ++i) {
     timed(many_, [this, others, bytes] { exchange(others, others, bytes / static_cast<std::size_t>(hosts().count() - 1), 1); });
   }
-  for (int i = 0; local_size() > 1 && i < 5; ++i) {
+}
+
+void SpanningProbe::time_host() {
+  for (int i = 0; i < 5; ++i) {
     timed(call_, [this] { local(owner().local().barrier(inner_options())); });
   }
-  if (local_size() > 1) {
-    // The vector needs memory of its own: pages that nobody has touched would be what is measured.
-    stage([this] {
-      in_ = scratch(kLocalElements * 4);
-      std::memset(in_, 0, kLocalElements * 4);
-      local(owner().local().barrier(inner_options()));
-    });
-  }
-  for (int i = 0; local_size() > 1 && i < 5; ++i) {
+  // The vector needs memory of its own: pages that nobody has touched would be what is measured.
+  stage([this] {
+    in_ = scratch(kLocalElements * 4);
+    std::memset(in_, 0, kLocalElements * 4);
+    local(owner().local().barrier(inner_options()));
+  });
+  for (int i = 0; i < 5; ++i) {
     timed(vector_, [this] {
       const Buffer data{in_, DType::kFloat32};
       local(owner().local().Communicator::all_reduce(data, data, kLocalElements, Reduction::kSum, inner_options()));
     });
   }
+}
+
+void SpanningProbe::time_combining() {
   stage([this] {
     std::byte* const memory = scratch(3 * kLocalElements * 4);
     std::memset(memory, 0, 3 * kLocalElements * 4);

@@ -25,6 +25,9 @@ class SpanningProbe final : public SpanningOperation {
  private:
   using Clock = std::chrono::steady_clock;
   void begin() override;
+  void time_messages();
+  void time_host();
+  void time_combining();
   /// A stage between two times: what `start` begins.
   void timed(std::vector<Seconds>& times, std::function<void()> start);
   void exchange(const std::vector<int>& to, const std::vector<int>& from, std::size_t bytes, int messages);

@@ -228,6 +228,14 @@ void SpanningReduce::combine(const Segment& segment, std::size_t from, std::size
 }
 
 void SpanningReduce::exchange() {
+  greet_partners();
+  for (Segment& segment : segments_) {
+    if (is_agent(segment) && hosts().host_of(segment.home) != host()) send_partials(segment);
+    if (segment.home == rank()) combine_arriving(segment);
+  }
+}
+
+void SpanningReduce::greet_partners() {
   std::vector<int> partners;
   for (const Segment& segment : segments_) {
     if (segment.length == 0) continue;
@@ -238,56 +246,59 @@ void SpanningReduce::exchange() {
     }
   }
   greet(partners);
+}
 
-  const bool returns = fingerprint.operation == Operation::kAllReduce;
-  for (Segment& segment : segments_) {
-    const std::size_t width = held(segment.part);
-    const auto nodes = nodes_[static_cast<std::size_t>(host())].size();
-    if (is_agent(segment) && hosts().host_of(segment.home) != host()) {
-      each_chunk(segment.length, width, [&](std::size_t from, std::size_t length) {
-        for (std::size_t n = 0; n < nodes; ++n) {
-          send(segment.home, partial_step(segment.part), partial(segment) + (n * segment.length + from) * width, length * width);
-        }
-      });
-      const std::size_t out = size_of(parts_[segment.part].kind.out);
-      if (returns) {
-        each_chunk(segment.length, out, [&](std::size_t from, std::size_t length) {
-          recv(segment.home, finished_step(segment.part), finished(segment) + from * out, length * out);
-        });
+void SpanningReduce::send_partials(Segment& segment) {
+  const std::size_t width = held(segment.part);
+  const auto nodes = nodes_[static_cast<std::size_t>(host())].size();
+  each_chunk(segment.length, width, [&](std::size_t from, std::size_t length) {
+    for (std::size_t n = 0; n < nodes; ++n) {
+      send(segment.home, partial_step(segment.part), partial(segment) + (n * segment.length + from) * width, length * width);
+    }
+  });
+  if (!returns()) return;
+  const std::size_t out = size_of(parts_[segment.part].kind.out);
+  each_chunk(segment.length, out, [&](std::size_t from, std::size_t length) {
+    recv(segment.home, finished_step(segment.part), finished(segment) + from * out, length * out);
+  });
+}
+
+void SpanningReduce::combine_arriving(Segment& segment) {
+  const std::size_t width = held(segment.part);
+  each_chunk(segment.length, width, [&](std::size_t from, std::size_t length) {
+    std::vector<std::size_t> numbers;
+    for (int h = 0; h < hosts().count(); ++h) {
+      if (h == host()) continue;
+      const int agent = hosts().agent(h, segment.place);
+      for (std::size_t n = 0; n < nodes_[static_cast<std::size_t>(h)].size(); ++n) {
+        numbers.push_back(recv(agent, partial_step(segment.part), segment.inbox[static_cast<std::size_t>(h)] + (n * segment.length + from) * width,
+                               length * width));
       }
     }
-    if (segment.home != rank()) continue;
-    each_chunk(segment.length, width, [&](std::size_t from, std::size_t length) {
-      std::vector<std::size_t> numbers;
-      for (int h = 0; h < hosts().count(); ++h) {
-        if (h == host()) continue;
-        const int agent = hosts().agent(h, segment.place);
-        for (std::size_t n = 0; n < nodes_[static_cast<std::size_t>(h)].size(); ++n) {
-          numbers.push_back(recv(agent, partial_step(segment.part), segment.inbox[static_cast<std::size_t>(h)] + (n * segment.length + from) * width,
-                                 length * width));
-        }
-      }
-      const bool last = from + length == segment.length;
-      until([this, numbers, &segment, from, length, returns, last] {
-        // In order, so that finished chunks leave in the order in which they are awaited.
-        if (segment.combined != from) return false;
-        if (!std::all_of(numbers.begin(), numbers.end(), [this](std::size_t number) { return received(number); })) return false;
-        combine(segment, from, length);
-        segment.combined += length;
-        // Finished elements may be narrower, so their chunks are longer: they go once the segment is whole, or chunk by chunk where equal.
-        const std::size_t out = size_of(parts_[segment.part].kind.out);
-        const bool even = out == held(segment.part);
-        if (!returns || !(even || last)) return true;
-        const std::size_t start = even ? from : 0;
-        each_chunk(even ? length : segment.length, out, [&](std::size_t at, std::size_t count) {
-          for (int h = 0; h < hosts().count(); ++h) {
-            if (h != host()) send(hosts().agent(h, segment.place), finished_step(segment.part), finished(segment) + (start + at) * out, count * out);
-          }
-        });
-        return true;
-      });
+    until([this, numbers, &segment, from, length] {
+      // In order, so that finished chunks leave in the order in which they are awaited.
+      if (segment.combined != from) return false;
+      if (!std::all_of(numbers.begin(), numbers.end(), [this](std::size_t number) { return received(number); })) return false;
+      combine(segment, from, length);
+      segment.combined += length;
+      if (returns()) send_finished(segment, from, length);
+      return true;
     });
-  }
+  });
+}
+
+void SpanningReduce::send_finished(Segment& segment, std::size_t from, std::size_t length) {
+  // Finished elements may be narrower, so their chunks are longer: they go once the segment is whole, or chunk by chunk where equal.
+  const std::size_t out = size_of(parts_[segment.part].kind.out);
+  const bool even = out == held(segment.part);
+  const bool last = from + length == segment.length;
+  if (!even && !last) return;
+  const std::size_t start = even ? from : 0;
+  each_chunk(even ? length : segment.length, out, [&](std::size_t at, std::size_t count) {
+    for (int h = 0; h < hosts().count(); ++h) {
+      if (h != host()) send(hosts().agent(h, segment.place), finished_step(segment.part), finished(segment) + (start + at) * out, count * out);
+    }
+  });
 }
 
 // --- back on this host

@@ -55,6 +55,14 @@ class SpanningReduce final : public SpanningOperation {
   void pull_raw();
   void reduce_raw();
   void exchange();
+  void greet_partners();
+  /// As an agent of its host: its nodes to the segment's home, and the finished segment from there.
+  void send_partials(Segment& segment);
+  /// As the segment's home: chunk by chunk, once all hosts' nodes of it are there.
+  void combine_arriving(Segment& segment);
+  void send_finished(Segment& segment, std::size_t from, std::size_t length);
+  /// Hosts get the finished segments back.
+  [[nodiscard]] bool returns() const noexcept { return fingerprint.operation == Operation::kAllReduce; }
   void combine(const Segment& segment, std::size_t from, std::size_t length);
   void share();
   void take_over_shared();
