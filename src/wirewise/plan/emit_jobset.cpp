@@ -1,7 +1,6 @@
 // jobset.x-k8s.io/v1alpha2 and Kueue's Topology-Aware Scheduling (kueue.x-k8s.io/podset-…-topology on the pod template).
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "wirewise/base/error.h"
 #include "wirewise/base/text.h"
@@ -78,12 +77,10 @@ std::string annotations(const JobsetOptions& options, std::size_t nodes) {
   return text;
 }
 
-}  // namespace
+using Nodes = std::map<int, std::vector<const RankPlace*>>;
 
-std::string emit_jobset(std::span<const RankPlace> places, const JobsetOptions& options) {
-  std::map<int, std::vector<const RankPlace*>> nodes;
-  for (const RankPlace& place : places) nodes[place.node].push_back(&place);
-  require_jobset_name(options.name, nodes.size());
+void check_options(const JobsetOptions& options, std::size_t nodes) {
+  require_jobset_name(options.name, nodes);
   if (!is_label_value(options.queue)) {
     throw bad_input("a LocalQueue can't be named " + printable(options.queue) + ".", "Use at most 63 letters, digits, dots, dashes and underscores, letters or digits at both ends.");
   }
@@ -91,24 +88,42 @@ std::string emit_jobset(std::span<const RankPlace> places, const JobsetOptions& 
     throw bad_input(printable(options.level) + " is no node label.", "Write it as Kubernetes does: cloud.provider.com/topology-rack.");
   }
   if (options.image.empty()) throw bad_input("the JobSet's containers have no image.", "Give --image.");
-  const std::size_t each = nodes.begin()->second.size();
-  std::string hosts;
-  for (const auto& [node, ranks] : nodes) {
-    const std::string& host = ranks.front()->host;
-    require_plain_host(host, "a Kubernetes label");
-    if (host.size() > kLongestLabel) throw bad_input("a Kubernetes label can't hold the host name " + host + ": it is longer than 63 characters.", "Shorten it.");
-    if (!is_label_value(host)) throw bad_input("a Kubernetes label can't name the host " + host + ".", "It has to begin and end with a letter or a digit.");
-    if (ranks.size() != each) throw bad_input("pods of a JobSet hold equally many ranks, but the hosts of this placement don't.", "Give --nodes.");
-    for (std::size_t i = 0; i < each; ++i) {
-      if (ranks[i]->rank == static_cast<int>(static_cast<std::size_t>(node) * each + i)) continue;
-      throw bad_input("pods number their ranks host by host, but here " + printable(host) + " holds rank " + std::to_string(ranks[i]->rank) + " without its neighbours.",
-                      "Choose a mesh whose innermost degrees fill a host.");
-    }
-    hosts += "                      - " + json_string(host) + "\n";
+}
+
+/// Every pod has `each` ranks, and pods number theirs host by host.
+void check_host(int node, const std::vector<const RankPlace*>& ranks, std::size_t each) {
+  const std::string& host = ranks.front()->host;
+  require_plain_host(host, "a Kubernetes label");
+  if (host.size() > kLongestLabel) throw bad_input("a Kubernetes label can't hold the host name " + host + ": it is longer than 63 characters.", "Shorten it.");
+  if (!is_label_value(host)) throw bad_input("a Kubernetes label can't name the host " + host + ".", "It has to begin and end with a letter or a digit.");
+  if (ranks.size() != each) throw bad_input("pods of a JobSet hold equally many ranks, but the hosts of this placement don't.", "Give --nodes.");
+  for (std::size_t i = 0; i < each; ++i) {
+    if (ranks[i]->rank == static_cast<int>(static_cast<std::size_t>(node) * each + i)) continue;
+    throw bad_input("pods number their ranks host by host, but here " + printable(host) + " holds rank " + std::to_string(ranks[i]->rank) + " without its neighbours.",
+                    "Choose a mesh whose innermost degrees fill a host.");
   }
-  const std::string count = std::to_string(nodes.size());
-  const bool gpus = places.front().gpu >= 0;
-  std::string text =
+}
+
+/// One pod's variables hold for all: only what is the same on every host.
+NamedValues common_variables(const Nodes& nodes) {
+  NamedValues common = variables_of_host(nodes.begin()->second);
+  for (const auto& [node, ranks] : nodes) {
+    const NamedValues own = variables_of_host(ranks);
+    std::erase_if(common, [&, &of = own](const auto& value) { return std::find(of.begin(), of.end(), value) == of.end(); });
+  }
+  // A pod sees the GPUs that it was given, numbered from 0.
+  std::vector<int> numbers;
+  for (const RankPlace* rank : nodes.begin()->second) numbers.push_back(rank->gpu);
+  std::sort(numbers.begin(), numbers.end());
+  const bool from_0 = numbers.front() == 0 && numbers.back() == static_cast<int>(numbers.size()) - 1;
+  if (!from_0) std::erase_if(common, [](const auto& value) { return value.first.starts_with("CUDA_"); });
+  return common;
+}
+
+/// All but the container's variables and resources; `hosts` are the values of its node selector.
+std::string manifest(const JobsetOptions& options, std::size_t nodes, std::size_t each, const std::string& hosts) {
+  const std::string count = std::to_string(nodes);
+  return
       "apiVersion: jobset.x-k8s.io/v1alpha2\n"
       "kind: JobSet\n"
       "metadata:\n"
@@ -130,7 +145,7 @@ std::string emit_jobset(std::span<const RankPlace> places, const JobsetOptions& 
       "        template:\n"
       "          metadata:\n"
       "            annotations:\n" +
-      annotations(options, nodes.size()) +
+      annotations(options, nodes) +
       "          spec:\n"
       "            restartPolicy: Never\n"
       "            affinity:\n"
@@ -153,19 +168,25 @@ std::string emit_jobset(std::span<const RankPlace> places, const JobsetOptions& 
       "              - " + json_string("--master-addr=" + options.name + "-hosts-0-0." + options.name) + "\n"
       "              - \"--master-port=29500\"\n"
       "              - \"train.py\"\n";
-  // One pod's variables hold for all: only what is the same on every host.
-  NamedValues common = variables_of_host(nodes.begin()->second);
+}
+
+}  // namespace
+
+std::string emit_jobset(std::span<const RankPlace> places, const JobsetOptions& options) {
+  Nodes nodes;
+  for (const RankPlace& place : places) nodes[place.node].push_back(&place);
+  check_options(options, nodes.size());
+  const std::size_t each = nodes.begin()->second.size();
+  std::string hosts;
   for (const auto& [node, ranks] : nodes) {
-    const NamedValues own = variables_of_host(ranks);
-    std::erase_if(common, [&, &of = own](const auto& value) { return std::find(of.begin(), of.end(), value) == of.end(); });
+    check_host(node, ranks, each);
+    hosts += "                      - " + json_string(ranks.front()->host) + "\n";
   }
-  // A pod sees the GPUs that it was given, numbered from 0.
-  std::vector<int> numbers;
-  for (const RankPlace* rank : nodes.begin()->second) numbers.push_back(rank->gpu);
-  std::sort(numbers.begin(), numbers.end());
-  if (numbers.front() != 0 || numbers.back() != static_cast<int>(each) - 1) std::erase_if(common, [](const auto& value) { return value.first.starts_with("CUDA_"); });
+  std::string text = manifest(options, nodes.size(), each, hosts);
+  const NamedValues common = common_variables(nodes);
   if (!common.empty()) text += "              env:\n";
   for (const auto& [name, value] : common) text += "              - name: " + name + "\n                value: " + json_string(value) + "\n";
+  const bool gpus = places.front().gpu >= 0;
   if (gpus) text += "              resources:\n                limits:\n                  nvidia.com/gpu: " + std::to_string(each) + "\n";
   return text;
 }
