@@ -4,7 +4,6 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
-#include <map>
 
 #include "wirewise/base/philox.h"
 #include "wirewise/base/sha256.h"
@@ -149,30 +148,38 @@ std::vector<OwnedRange> ModelState::ranges(bool once) const {
   return result;
 }
 
-std::string ModelState::weights_sha256(const Lanes& lanes) const {
-  std::map<std::string, std::pair<std::size_t, const TensorShape*>> by_name;
+std::vector<ModelState::Named> ModelState::in_name_order() const {
+  std::vector<Named> all;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    for (const TensorShape& tensor : model_.groups[i].tensors) by_name[tensor.name] = {i, &tensor};
+    for (const TensorShape& tensor : model_.groups[i].tensors) all.push_back({i, &tensor});
   }
+  std::sort(all.begin(), all.end(), [](const Named& a, const Named& b) { return a.tensor->name < b.tensor->name; });
+  return all;
+}
+
+void ModelState::collect(const Lanes& lanes, const Named& named, std::uint64_t begin, std::uint64_t length, float* out) const {
+  const GroupState& group = groups[named.group];
+  const auto held = static_cast<std::uint64_t>(group.master.numel());
+  const std::uint64_t from = named.tensor->offset + begin;
+  if (held == model_.groups[named.group].padded) return fetch(group.master, from - group.master_begin, length, out);
+  for (std::uint64_t at = from; at < from + length;) {
+    const std::uint64_t owner = at / held;
+    const std::uint64_t piece = std::min((owner + 1) * held, from + length) - at;
+    float* const target = out + (at - from);
+    if (static_cast<int>(owner) == rank_) fetch(group.master, at - group.master_begin, piece, target);
+    lanes.control->broadcast({target, DType::kFloat32}, piece, static_cast<int>(owner)).wait();
+    at += piece;
+  }
+}
+
+std::string ModelState::weights_sha256(const Lanes& lanes) const {
   Sha256 hash;
   std::vector<float> chunk;
-  for (const auto& [name, place] : by_name) {
-    const auto& [index, tensor] = place;
-    const GroupState& group = groups[index];
-    const auto held = static_cast<std::uint64_t>(group.master.numel());
-    for (std::uint64_t at = tensor->offset; at < tensor->offset + tensor->numel();) {
-      const std::uint64_t owner = held == model_.groups[index].padded ? 0 : at / held;
-      const std::uint64_t owner_end = held == model_.groups[index].padded ? held : (owner + 1) * held;
-      const std::uint64_t length = std::min({kChunk, owner_end - at, tensor->offset + tensor->numel() - at});
-      chunk.resize(length);
-      if (held == model_.groups[index].padded || static_cast<int>(owner) == rank_) {
-        fetch(group.master, at - group.master_begin, length, chunk.data());
-      }
-      if (held != model_.groups[index].padded) {
-        lanes.control->broadcast({chunk.data(), DType::kFloat32}, length, static_cast<int>(owner)).wait();
-      }
-      hash.update(chunk.data(), length * sizeof(float));
-      at += length;
+  for (const Named& named : in_name_order()) {
+    for (std::uint64_t at = 0; at < named.tensor->numel(); at += chunk.size()) {
+      chunk.resize(std::min(kChunk, named.tensor->numel() - at));
+      collect(lanes, named, at, chunk.size(), chunk.data());
+      hash.update(chunk.data(), chunk.size() * sizeof(float));
     }
   }
   return hash.hex();

@@ -53,6 +53,16 @@ class ModelState {
   /// Over all ranks each element once: this rank's slice where every rank holds the whole.
   [[nodiscard]] std::vector<OwnedRange> owned_once() const { return ranges(true); }
 
+  /// A tensor of the model and its group's index.
+  struct Named {
+    std::size_t group = 0;
+    const TensorShape* tensor = nullptr;
+  };
+  /// All tensors, by name.
+  [[nodiscard]] std::vector<Named> in_name_order() const;
+  /// Float32 weights [begin, begin + length) of a tensor on every rank, from whoever holds them. Collective.
+  void collect(const Lanes& lanes, const Named& named, std::uint64_t begin, std::uint64_t length, float* out) const;
+
   /// SHA-256 of the full float32 weights in name order; the same on every rank. Collective.
   [[nodiscard]] std::string weights_sha256(const Lanes& lanes) const;
 

@@ -4,17 +4,17 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "wirewise/base/error.h"
-#include "wirewise/base/text.h"
 #include "wirewise/schedule/layout.h"
 #include "wirewise/torch/dtype_torch.h"
 #include "wirewise/torch/memory.h"
 #include "wirewise/torch/module_segment.h"
+#include "wirewise/torch/state.h"
+#include "wirewise/torch/trainer_agreement.h"
+#include "wirewise/torch/trainer_batch.h"
 
 namespace wirewise {
 namespace {
@@ -40,63 +40,6 @@ Bytes persistent_bytes(const Program& program) {
     if (buffer.persistent) bytes += own_bytes(buffer);
   }
   return bytes;
-}
-
-/// What ranks must agree on, a line each.
-std::vector<std::string> describe_for_peers(const Model& model, const TrainerOptions& options) {
-  std::vector<std::string> lines;
-  for (const UnitShape& unit : model.units) lines.push_back("unit " + unit.name);
-  for (const ParamGroup& group : model.groups) {
-    for (const TensorShape& tensor : group.tensors) {
-      std::string line = "parameter " + tensor.name + " [";
-      for (std::size_t i = 0; i < tensor.shape.size(); ++i) line += (i > 0 ? ", " : "") + std::to_string(tensor.shape[i]);
-      lines.push_back(line + "]");
-    }
-  }
-  const Strategy& s = options.strategy;
-  const OptimizerOptions& o = options.optimizer;
-  lines.push_back("strategy " + name_of(s) + ", " + std::string(name_of(s.param_dtype)) + " reduced in " + std::string(name_of(s.reduce_dtype)) +
-                  ", accumulation " + std::to_string(s.accumulation) + (s.accumulation_policy == AccumulationPolicy::kLocalSum ? "" : " reducing each") +
-                  ", prefetch " + std::to_string(s.prefetch) + ", bucket " + std::to_string(s.bucket) + (s.recompute == Recompute::kFull ? ", recompute" : "") +
-                  (s.keep_after_forward ? ", keep after forward" : "") + (is_aliased(s) ? ", aliased" : ""));
-  lines.push_back((o.adamw ? "AdamW " : "SGD ") + std::to_string(o.beta1) + " " + std::to_string(o.beta2) + " " + std::to_string(o.epsilon) + " " +
-                  std::to_string(o.weight_decay) + ", lr " + std::to_string(options.lr) + ", clip " + std::to_string(options.clip));
-  return lines;
-}
-
-/// Throws kMismatch on every rank when some rank's model or options differ from rank 0's; that rank also says where.
-void require_agreement(const Lanes& lanes, const std::vector<std::string>& lines) {
-  const std::string text = join(lines, "\n") + "\n";
-  std::uint64_t length = text.size();
-  lanes.control->broadcast({&length, DType::kInt64}, 1, 0).wait();
-  std::string first = text;
-  first.resize(length);
-  lanes.control->broadcast({first.data(), DType::kUInt8}, length, 0).wait();
-  const std::int64_t differs = first != text ? 1 : 0;
-  std::vector<std::int64_t> all(static_cast<std::size_t>(lanes.size()));
-  lanes.control->all_gather({&differs, DType::kInt64}, {all.data(), DType::kInt64}, 1).wait();
-  const auto odd = std::find(all.begin(), all.end(), 1);
-  if (odd == all.end()) return;
-  std::string sentence = "rank " + std::to_string(differs != 0 ? lanes.rank() : static_cast<int>(odd - all.begin())) +
-                         " was given another model or other options than rank 0";
-  if (differs != 0) {
-    std::size_t at = 0;
-    while (at < lines.size() && first.compare(0, lines[at].size() + 1, lines[at] + "\n") == 0) first.erase(0, lines[at++].size() + 1);
-    sentence += ": it has \"" + (at < lines.size() ? lines[at] : "nothing more") + "\", rank 0 has \"" +
-                (first.empty() ? "nothing more" : first.substr(0, first.find('\n'))) + "\"";
-  }
-  throw Error(ErrorKind::kMismatch, sentence + ".", "Construct the same units and options on every rank.");
-}
-
-/// Rank 0's values on every rank, as DDP does: ranks need not draw equal initial weights themselves.
-void broadcast_values(const Lanes& lanes, std::vector<CustomParameter>& parameters) {
-  const at::NoGradGuard no_grad;
-  for (CustomParameter& parameter : parameters) {
-    if (!parameter.variable.is_contiguous()) parameter.variable.set_data(parameter.variable.contiguous());
-    if (lanes.size() == 1) continue;
-    const DType dtype = to_dtype(parameter.variable.scalar_type());
-    lanes.control->broadcast({parameter.variable.data_ptr(), dtype}, static_cast<std::size_t>(parameter.variable.numel()), 0).wait();
-  }
 }
 
 ModelState::Source values_of(const std::vector<CustomParameter>& parameters) {
@@ -135,7 +78,7 @@ class Trainer::Impl {
     batch_.param_dtype = options_.strategy.param_dtype;
     batch_.separate_gradient = wide_gradients(options_.strategy);
     model_ = build_custom_model(units_, parameters_, unknown_costs(units_.size()), batch_, options_.strategy.dp_shard);
-    require_agreement(lanes_, describe_for_peers(model_, options_));
+    require_agreement(lanes_, model_, options_);
     schedule_ = build_train_schedule(model_, options_.strategy, lanes_.size(), train_options());
     broadcast_values(lanes_, parameters_);
     state_ = std::make_unique<ModelState>(model_, options_.strategy, schedule_.programs.front(), lanes_);
@@ -190,11 +133,11 @@ class Trainer::Impl {
   }
 
   void for_each_parameter(const std::function<void(const std::string&, const at::Tensor&)>& visit) {
-    std::map<std::string, std::pair<std::size_t, const TensorShape*>> by_name;
-    for (std::size_t g = 0; g < model_.groups.size(); ++g) {
-      for (const TensorShape& tensor : model_.groups[g].tensors) by_name[tensor.name] = {g, &tensor};
+    for (const ModelState::Named& named : state_->in_name_order()) {
+      at::Tensor value = at::empty(named.tensor->shape, at::TensorOptions().dtype(c10::kFloat));
+      state_->collect(lanes_, named, 0, named.tensor->numel(), value.mutable_data_ptr<float>());
+      visit(named.tensor->name, value);
     }
-    for (const auto& [name, place] : by_name) visit(name, whole(place.first, *place.second));
   }
 
   [[nodiscard]] TrainerMemory memory() const {
@@ -212,19 +155,6 @@ class Trainer::Impl {
   [[nodiscard]] const Schedule& schedule() const noexcept { return schedule_; }
   [[nodiscard]] const Timeline& timeline() const noexcept { return executor_->timeline(); }
   [[nodiscard]] int accumulation() const noexcept { return options_.strategy.accumulation; }
-  /// Throws bad input unless inputs and targets agree on at least `least` samples.
-  static void require_samples(const at::Tensor& inputs, const at::Tensor& targets, std::int64_t least) {
-    require_inputs(inputs);
-    if (!targets.defined()) throw bad_input("the batch's targets are undefined.", "Pass a tensor whose first dimension is the sample.");
-    if (targets.dim() == 0 || targets.size(0) != inputs.size(0)) {
-      throw bad_input("inputs have the shape " + shape_text(inputs) + ", but targets " + shape_text(targets) + ".",
-                      "The first dimension of both is the sample.");
-    }
-    if (inputs.size(0) < least) {
-      throw bad_input("a batch of " + std::to_string(inputs.size(0)) + " samples can't be split into " + std::to_string(least) + " micro-batches.",
-                      "Pass at least one sample for each, or lower strategy.accumulation.");
-    }
-  }
 
  private:
   [[nodiscard]] TrainOptions train_options() const {
@@ -271,27 +201,8 @@ class Trainer::Impl {
     return *forward_executor_;
   }
 
-  static void require_inputs(const at::Tensor& inputs) {
-    if (!inputs.defined()) throw bad_input("the batch's inputs are undefined.", "Pass a tensor whose first dimension is the sample.");
-    if (inputs.dim() == 0 || inputs.size(0) == 0) {
-      throw bad_input("the batch has no samples: its inputs have the shape " + shape_text(inputs) + ".", "Pass at least one sample on every rank.");
-    }
-  }
-
-  MicroBatch micro_batch(const at::Tensor& inputs, const at::Tensor& targets) const {
-    MicroBatch batch;
-    const at::NoGradGuard no_grad;
-    const memory::Scope scope(Category::kBuffers);
-    batch.inputs = {inputs.is_floating_point() ? inputs.detach().to(to_scalar_type(options_.strategy.param_dtype)) : inputs};
-    if (targets.defined()) batch.targets = targets.detach();
-    batch.counted = counted_targets(batch.targets);
-    return batch;
-  }
-
-  static std::string shape_text(const at::Tensor& tensor) {
-    std::string text = "[";
-    for (std::int64_t i = 0; i < tensor.dim(); ++i) text += (i > 0 ? ", " : "") + std::to_string(tensor.size(i));
-    return text + "]";
+  [[nodiscard]] MicroBatch micro_batch(const at::Tensor& inputs, const at::Tensor& targets) const {
+    return make_micro_batch(inputs, targets, options_.strategy.param_dtype);
   }
 
   /// Runs collective work; when it fails here, peers must hear of it rather than wait.
@@ -361,25 +272,6 @@ class Trainer::Impl {
                 "No weight was changed. Lower lr, set clip, or look at the batch.");
   }
 
-  at::Tensor whole(std::size_t index, const TensorShape& tensor) const {
-    const GroupState& group = state_->groups[index];
-    const auto held = static_cast<std::uint64_t>(group.master.numel());
-    at::Tensor value = at::empty(tensor.shape, at::TensorOptions().dtype(c10::kFloat));
-    auto* out = value.mutable_data_ptr<float>();
-    const bool all_here = held == model_.groups[index].padded;
-    for (std::uint64_t at = tensor.offset, end = tensor.offset + tensor.numel(); at < end;) {
-      const std::uint64_t owner = all_here ? 0 : at / held;
-      const std::uint64_t length = std::min(end, all_here ? end : (owner + 1) * held) - at;
-      if (all_here || static_cast<int>(owner) == lanes_.rank()) {
-        const float* data = group.master.const_data_ptr<float>() + (at - group.master_begin);
-        std::copy(data, data + length, out + (at - tensor.offset));
-      }
-      if (!all_here) lanes_.control->broadcast({out + (at - tensor.offset), DType::kFloat32}, length, static_cast<int>(owner)).wait();
-      at += length;
-    }
-    return value;
-  }
-
   Lanes lanes_;
   std::vector<Unit> units_;
   TrainerOptions options_;
@@ -410,7 +302,7 @@ StepResult Trainer::step(const at::Tensor& inputs, const at::Tensor& targets) {
   if (parts == 1) {
     batches.push_back({inputs, targets});
   } else {
-    impl_->require_samples(inputs, targets, parts);
+    require_samples(inputs, targets, parts);
     const std::vector<at::Tensor> in = inputs.tensor_split(parts), out = targets.tensor_split(parts);
     for (std::size_t i = 0; i < in.size(); ++i) batches.push_back({in[i], out[i]});
   }
