@@ -1,14 +1,9 @@
 #include "wirewise/cuda/nccl_communicator.h"
 
-#include <ATen/ops/add.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -17,40 +12,16 @@
 
 #include "wirewise/base/error.h"
 #include "wirewise/comm/operation.h"
-#include "wirewise/cuda/c10d_store.h"
+#include "wirewise/comm/split.h"
+#include "wirewise/cuda/nccl_group.h"
+#include "wirewise/cuda/nccl_tensors.h"
 #include "wirewise/cuda/nccl_work.h"
 #include "wirewise/cuda/own_store.h"
-#include "wirewise/torch/dtype_torch.h"
 
 namespace wirewise::cuda {
 namespace {
 
 using Handle = NcclWork::Handle;
-
-/// libtorch's own handling of errors ends the process; ours ends the operation and lets the program say what happened. What the user
-/// has set stays.
-void prefer_errors_over_termination() {
-  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", std::to_string(c10d::CleanUpOnly).c_str(), /*overwrite=*/0);
-  ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
-  ::setenv("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0", 0);
-}
-
-c10::intrusive_ptr<c10d::ProcessGroupNCCL> make_group(const std::shared_ptr<Store>& store, int device, int rank, int size,
-                                                      std::chrono::milliseconds timeout) {
-  prefer_errors_over_termination();
-  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
-  auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
-  options->timeout = timeout;
-  try {
-    auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(c10::make_intrusive<StoreForNccl>(store, timeout), rank, size, options);
-    group->setSequenceNumberForGroup();
-    // Now and not at the first call: ranks that can't reach each other, or share a device, are told at the start.
-    group->eagerConnectSingleDevice(at::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device)));
-    return group;
-  } catch (const c10::Error&) {
-    throw nccl_error("NCCL can't join the " + std::to_string(size) + " ranks", std::current_exception());
-  }
-}
 
 class NcclCommunicator final : public Communicator {
  public:
@@ -60,7 +31,7 @@ class NcclCommunicator final : public Communicator {
         rank_(rank),
         size_(size),
         options_(std::move(options)),
-        group_(make_group(std::make_shared<PrefixStore>(options_.name + "/nccl/", store_), device, rank, size, options_.timeout)) {}
+        group_(make_nccl_group(std::make_shared<PrefixStore>(options_.name + "/nccl/", store_), device, rank, size, options_.timeout)) {}
 
   ~NcclCommunicator() override {
     if (aborter_.joinable()) aborter_.join();
@@ -219,15 +190,14 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] std::unique_ptr<Communicator> split(int colour, int key, CommunicatorOptions options) override {
     const std::string place = options_.name + "/split/" + std::to_string(splits_++) + "/";
     store_->set(place + std::to_string(rank_), std::to_string(colour) + " " + std::to_string(key));
-    std::vector<std::pair<int, int>> members;  // (key, rank)
+    std::vector<std::int64_t> choices;
     for (int r = 0; r < size_; ++r) {
       const std::string theirs = store_->get(place + std::to_string(r), options_.timeout);
-      const std::size_t space = theirs.find(' ');
-      if (std::stoi(theirs.substr(0, space)) == colour) members.emplace_back(std::stoi(theirs.substr(space + 1)), r);
+      choices.insert(choices.end(), {std::stoi(theirs), std::stoi(theirs.substr(theirs.find(' ') + 1))});
     }
     if (colour < 0) return nullptr;
-    std::sort(members.begin(), members.end());
-    const auto own = std::find_if(members.begin(), members.end(), [this](const auto& member) { return member.second == rank_; });
+    const std::vector<int> members = comm::split_members(colour, choices);
+    const auto own = std::find(members.begin(), members.end(), rank_);
     options.name = place + "of/" + std::to_string(colour) + "/" + options.name;
     return std::make_unique<NcclCommunicator>(store_, device_, static_cast<int>(own - members.begin()), static_cast<int>(members.size()),
                                               std::move(options));
@@ -273,28 +243,9 @@ class NcclCommunicator final : public Communicator {
  private:
   [[nodiscard]] std::size_t ranks() const noexcept { return static_cast<std::size_t>(size_); }
 
-  [[nodiscard]] at::Tensor tensor(ConstBuffer buffer, std::size_t count) const {
-    const at::Device device(c10::DeviceType::CUDA, device_);
-    // Inputs are only read; libtorch has no tensor that says so.
-    return at::for_blob(const_cast<void*>(buffer.data), {static_cast<std::int64_t>(count)})
-        .options(at::TensorOptions().dtype(to_scalar_type(buffer.dtype)).device(device))
-        .target_device(device)
-        .make_tensor();
-  }
+  [[nodiscard]] at::Tensor tensor(ConstBuffer buffer, std::size_t count) const { return tensor_of(buffer, count, device_); }
   [[nodiscard]] std::vector<at::Tensor> slices(ConstBuffer buffer, std::size_t count) const {
     return tensor(buffer, count * ranks()).chunk(size_);
-  }
-
-  static c10d::ReduceOp to_reduce_op(Reduction op, const char* operation) {
-    switch (op) {
-      case Reduction::kSum: return c10d::ReduceOp::SUM;
-      case Reduction::kAverage: return c10d::ReduceOp::AVG;
-      case Reduction::kProduct: return c10d::ReduceOp::PRODUCT;
-      case Reduction::kMin: return c10d::ReduceOp::MIN;
-      case Reduction::kMax: return c10d::ReduceOp::MAX;
-      default: break;
-    }
-    throw bad_input(std::string(operation) + ": NCCL has no bitwise reductions.", "Use the staged communicator for them (--comm staged).");
   }
 
   void check_rank(int rank, const char* what, const char* operation) const {
@@ -332,54 +283,33 @@ class NcclCommunicator final : public Communicator {
     return Work(state);
   }
 
-  /// Where a part is 16 bit and its result float32, the sum is made in float32: on the wire too, twice the bytes. `out += sum` goes
-  /// through a temporary and an addition on the stream that waits.
   Work reduction(const char* what, comm::Operation operation, std::span<const ReducePart> parts, Reduction op, CallOptions options) {
-    const bool scatter = operation == comm::Operation::kReduceScatter;
     const c10d::ReduceOp reduce_op = to_reduce_op(op, what);
     const c10::cuda::CUDAGuard guard(device_);
-    std::vector<at::Tensor> ins, outs;
-    std::vector<std::pair<at::Tensor, at::Tensor>> added;  // (result, its sum)
-    for (const ReducePart& part : parts) {
-      if (part.count == 0) continue;
-      at::Tensor in = tensor(part.in, part.count * (scatter ? ranks() : 1));
-      at::Tensor out = tensor(part.out, part.count);
-      if (in.scalar_type() != out.scalar_type()) in = in.to(out.scalar_type());
-      if (options.accumulate) {
-        at::Tensor sum = at::empty({static_cast<std::int64_t>(part.count)}, out.options());
-        added.emplace_back(out, sum);
-        out = sum;
-      }
-      if (!scatter) {
-        if (in.data_ptr() != out.data_ptr()) out.copy_(in);
-        in = out;
-      }
-      ins.push_back(std::move(in));
-      outs.push_back(std::move(out));
-    }
-    std::function<void()> after;
-    if (!added.empty()) {
-      after = [added] {
-        for (auto [out, sum] : added) out.add_(sum);
-      };
-    }
+    const bool scatter = operation == comm::Operation::kReduceScatter;
+    ReductionTensors tensors(parts, options.accumulate, !scatter, scatter ? ranks() : 1, device_);
     return issue(what, operation, std::move(options), [&]() -> Handle {
-      if (outs.empty()) return {};
-      if (scatter) {
-        c10d::ReduceScatterOptions how;
-        how.reduceOp = reduce_op;
-        if (outs.size() == 1) return group_->_reduce_scatter_base(outs.front(), ins.front(), how);
-        return group_->reduce_scatter_tensor_coalesced(outs, ins, how);
-      }
-      if (outs.size() == 1) {
-        c10d::AllreduceOptions how;
-        how.reduceOp = reduce_op;
-        return group_->allreduce(outs, how);
-      }
-      c10d::AllreduceCoalescedOptions how;
-      how.reduceOp = reduce_op;
-      return group_->allreduce_coalesced(outs, how);
-    }, std::move(after));
+      if (tensors.outs.empty()) return {};
+      return scatter ? call_reduce_scatter(tensors, reduce_op) : call_all_reduce(tensors, reduce_op);
+    }, tensors.after());
+  }
+
+  Handle call_reduce_scatter(ReductionTensors& tensors, const c10d::ReduceOp& op) {
+    c10d::ReduceScatterOptions how;
+    how.reduceOp = op;
+    if (tensors.outs.size() == 1) return group_->_reduce_scatter_base(tensors.outs.front(), tensors.ins.front(), how);
+    return group_->reduce_scatter_tensor_coalesced(tensors.outs, tensors.ins, how);
+  }
+
+  Handle call_all_reduce(ReductionTensors& tensors, const c10d::ReduceOp& op) {
+    if (tensors.outs.size() == 1) {
+      c10d::AllreduceOptions how;
+      how.reduceOp = op;
+      return group_->allreduce(tensors.outs, how);
+    }
+    c10d::AllreduceCoalescedOptions how;
+    how.reduceOp = op;
+    return group_->allreduce_coalesced(tensors.outs, how);
   }
 
   std::shared_ptr<Store> store_;
