@@ -112,6 +112,43 @@ void check_nodes(const Arguments& arguments, bool launched, int ranks) {
   }
 }
 
+void check_memory(const TrainConfig& config, const Prepared& prepared) {
+  if (!config.memory_limit) return;
+  const std::string over = over_limit(prepared, *config.memory_limit);
+  if (over.empty()) return;
+  throw bad_input(over, "Lower train.micro_batch, set strategy.recompute = \"full\", or shard over more ranks; --dry-run shows what takes the room.");
+}
+
+/// Starts the ranks of this host and waits for them.
+int launch_ranks(const Arguments& arguments, const TrainConfig& config, int ranks, const ThreadChoice& threads) {
+  std::cerr << "starting " << ranks << " ranks, " << threads.threads << " thread" << (threads.threads == 1 ? "" : "s") << " each (" << threads.reason
+            << ")\n";
+  LaunchOptions options;
+  options.command = rank_command(arguments);
+  options.ranks = options.local_ranks = ranks;
+  options.max_restarts = arguments.max_restarts;
+  const int code = launch(options);
+  if (arguments.json && is_failure(code)) print_failed(config);
+  return code;
+}
+
+/// This process as a rank: its device, and the store that it met the others in, who tell where they are.
+Rank join(const Arguments& arguments, const TrainConfig& config, const RankEnvironment& environment, Prepared& prepared) {
+  Rank rank;
+  rank.rank = environment.rank;
+  rank.size = environment.ranks;
+  if (config.device == "cuda") {
+    rank.comm = choose_cuda_comm(arguments.comm, "--comm");
+    rank.device = open_cuda_device(environment.local_rank, environment.local_ranks, rank.comm);
+  }
+  if (environment.ranks > 1) {
+    World world = meet(parse_meeting("env://", [variables = as_torchrun_variables(environment)](const std::string& name) { return variables(name); }));
+    rank.store = std::move(world.store);
+    prepared.host_of = std::move(world.host_of);
+  }
+  return rank;
+}
+
 int train(const Arguments& arguments) {
   const RankEnvironment environment = read_rank_environment();
   const bool launched = environment.launcher != Launcher::kNone;
@@ -130,40 +167,15 @@ int train(const Arguments& arguments) {
     if (environment.rank == 0) std::cout << (arguments.json ? dry_run_json(prepared) + "\n" : dry_run_text(prepared));
     return 0;
   }
-  if (config.memory_limit) {
-    if (const std::string over = over_limit(prepared, *config.memory_limit); !over.empty()) {
-      throw bad_input(over, "Lower train.micro_batch, set strategy.recompute = \"full\", or shard over more ranks; --dry-run shows what takes the room.");
-    }
-  }
+  check_memory(config, prepared);
   const char* restart = std::getenv("WIREWISE_RESTART");
   // By our launcher, by torchrun's agent, or by a scheduler that requeued the job.
   const bool restarted = environment.restarts > 0 || (restart != nullptr && std::string_view(restart) == "1");
   if (environment.rank == 0) check_start(config, restarted);  // what is wrong is said once
-  if (!launched && ranks > 1) {
-    std::cerr << "starting " << ranks << " ranks, " << threads.threads << " thread" << (threads.threads == 1 ? "" : "s") << " each (" << threads.reason
-              << ")\n";
-    LaunchOptions options;
-    options.command = rank_command(arguments);
-    options.ranks = options.local_ranks = ranks;
-    options.max_restarts = arguments.max_restarts;
-    const int code = launch(options);
-    if (arguments.json && is_failure(code)) print_failed(config);
-    return code;
-  }
+  if (!launched && ranks > 1) return launch_ranks(arguments, config, ranks, threads);
   if (ranks > 1) set_log_rank(environment.rank);
   memory::install();
-  Rank rank;
-  rank.rank = environment.rank;
-  rank.size = ranks;
-  if (config.device == "cuda") {
-    rank.comm = choose_cuda_comm(arguments.comm, "--comm");
-    rank.device = open_cuda_device(environment.local_rank, launched ? environment.local_ranks : ranks, rank.comm);
-  }
-  if (ranks > 1) {
-    World world = meet(parse_meeting("env://", [variables = as_torchrun_variables(environment)](const std::string& name) { return variables(name); }));
-    rank.store = std::move(world.store);
-    prepared.host_of = std::move(world.host_of);
-  }
+  const Rank rank = join(arguments, config, placed, prepared);
   try {
     return run_training(prepared, rank, {arguments.json, restarted});
   } catch (...) {

@@ -10,6 +10,7 @@
 #include <bit>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "wirewise/base/error.h"
 #include "wirewise/torch/c10d_backend.h"
@@ -23,6 +24,36 @@ at::Tensor canonical_sum(const std::vector<at::Tensor>& parts, std::size_t first
   if (count == 1) return parts[first];
   const std::size_t left = std::bit_floor(count - 1);
   return at::add(canonical_sum(parts, first, left), canonical_sum(parts, first + left, count - left));
+}
+
+/// What ranks tell each other first: how many elements they have, and the shape.
+std::vector<std::int64_t> header_of(const at::Tensor& own) {
+  std::vector<std::int64_t> header{own._nnz(), own.sparse_dim()};
+  for (const std::int64_t size : own.sizes()) header.push_back(size);
+  return header;
+}
+
+/// `all`: the headers of all ranks, in rank order.
+void require_one_shape(const std::int64_t* all, const std::vector<std::int64_t>& own, std::size_t ranks, int me) {
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::int64_t* const theirs = all + rank * own.size();
+    if (std::equal(theirs + 1, theirs + own.size(), own.begin() + 1)) continue;
+    throw Error(ErrorKind::kMismatch, "ranks disagree: in allreduce of sparse tensors, rank " + std::to_string(rank) + " has another shape than rank " +
+                                          std::to_string(me) + ".",
+                "Give all ranks tensors of one shape.");
+  }
+}
+
+/// 16-bit values are added in float32, and rounded once.
+at::Tensor sum_of(const std::vector<at::Tensor>& indices, const std::vector<at::Tensor>& values, at::IntArrayRef sizes) {
+  const c10::ScalarType type = values.front().scalar_type();
+  const bool widen = type == at::kHalf || type == at::kBFloat16;
+  std::vector<at::Tensor> parts;
+  for (std::size_t rank = 0; rank < values.size(); ++rank) {
+    parts.push_back(at::_sparse_coo_tensor_unsafe(indices[rank], widen ? values[rank].to(at::kFloat) : values[rank], sizes)._coalesced_(true));
+  }
+  const at::Tensor sum = canonical_sum(parts, 0, parts.size()).coalesce();
+  return widen ? sum.to(type) : sum;
 }
 
 }  // namespace
@@ -55,8 +86,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::allreduce_sparse(Tensors& tensors, con
     (void)WirewiseWork::start(getRank(), std::move(request), issues)->wait();
   };
 
-  std::vector<std::int64_t> header{own._nnz(), own.sparse_dim()};
-  for (const std::int64_t size : own.sizes()) header.push_back(size);
+  const std::vector<std::int64_t> header = header_of(own);
   const auto width = static_cast<std::int64_t>(header.size());
   const at::Tensor shape = at::empty({width}, at::kLong);
   const at::Tensor shapes = at::empty({getSize(), width}, at::kLong);
@@ -65,14 +95,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::allreduce_sparse(Tensors& tensors, con
            {[&] { return communicator().all_gather(read_buffer(shape), write_buffer(shapes), header.size(), how); }});
   const std::int64_t* const all_shapes = shapes.const_data_ptr<std::int64_t>();
   // Of all ranks before anything is issued: either all of them go on, or none does, and the group stays usable.
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const std::int64_t* const theirs = all_shapes + rank * header.size();
-    if (!std::equal(theirs + 1, theirs + header.size(), header.begin() + 1)) {
-      throw Error(ErrorKind::kMismatch, "ranks disagree: in allreduce of sparse tensors, rank " + std::to_string(rank) +
-                                            " has another shape than rank " + std::to_string(getRank()) + ".",
-                  "Give all ranks tensors of one shape.");
-    }
-  }
+  require_one_shape(all_shapes, header, ranks, getRank());
 
   Tensors all_indices;
   Tensors all_values;
@@ -93,15 +116,7 @@ WirewiseBackend::WorkPtr WirewiseBackend::allreduce_sparse(Tensors& tensors, con
   }
   exchange("wirewise:broadcast", std::move(moved), own.device(), broadcasts);
 
-  const c10::ScalarType type = values.scalar_type();
-  const bool widen = type == at::kHalf || type == at::kBFloat16;  // rounded once
-  std::vector<at::Tensor> parts;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const at::Tensor& theirs = all_values[rank];
-    parts.push_back(at::_sparse_coo_tensor_unsafe(all_indices[rank], widen ? theirs.to(at::kFloat) : theirs, own.sizes())._coalesced_(true));
-  }
-  const at::Tensor sum = canonical_sum(parts, 0, ranks).coalesce();
-  tensors.front().copy_(widen ? sum.to(type) : sum);
+  tensors.front().copy_(sum_of(all_indices, all_values, own.sizes()));
   if (!own.device().is_cpu()) {
     const c10::impl::VirtualGuardImpl device(own.device().type());
     device.synchronizeStream(device.getStream(own.device()));

@@ -91,6 +91,109 @@ void measure_segment(MeasuredCosts& costs, const Model& model, const SegmentTabl
   costs.compute[{OpKind::kBackward, shape.kind, segment}] = std::max(0.0, both - costs.compute[{OpKind::kForward, shape.kind, segment}]);
 }
 
+/// Costs of operations by their bytes: each is run at two sizes, and a line drawn through them. All ranks call the same functions in one order.
+class CostsByBytes {
+ public:
+  CostsByBytes(MeasuredCosts& costs, const Model& model, const Strategy& strategy, const Lanes& lanes)
+      : costs_(costs), model_(model), strategy_(strategy), lanes_(lanes), ranks_(static_cast<std::uint64_t>(lanes.size())),
+        param_(strategy.param_dtype), gradient_(model.batch.separate_gradient ? DType::kFloat32 : param_) {
+    on_wait_.progress = CallOptions::Progress::kOnWait;
+  }
+
+  void gather() {
+    at_two_sizes(OpKind::kGather, size_of(param_), [&](std::uint64_t elements) {
+      at::Tensor shard = empty_shared(lanes_.gather, elements / ranks_, param_, Category::kTemporaries, lanes_.device);
+      at::Tensor full = at::empty({static_cast<std::int64_t>(elements)}, shard.options());
+      return timed(lanes_, [&] { lanes_.gather->all_gather({shard.data_ptr(), param_}, {full.data_ptr(), param_}, elements / ranks_, on_wait_).wait(); });
+    });
+  }
+
+  /// Of the two reductions only the strategy's own is needed.
+  void reduction() {
+    // What goes over the wire: the gradient as it is where the collective can widen it, else a copy in the reduce dtype.
+    const bool widens = strategy_.reduce_dtype == DType::kFloat32 && size_of(gradient_) == 2;
+    const DType wire = widens ? gradient_ : strategy_.reduce_dtype;
+    const bool whole = strategy_.zero == 0 || ranks_ == 1;
+    at_two_sizes(whole ? OpKind::kAllReduce : OpKind::kReduceScatter, size_of(gradient_), [&](std::uint64_t elements) {
+      at::Tensor in = empty_shared(lanes_.reduce, elements, wire, Category::kTemporaries, lanes_.device);
+      at::Tensor out = empty_shared(lanes_.reduce, whole ? elements : elements / ranks_, strategy_.reduce_dtype, Category::kTemporaries, lanes_.device);
+      in.zero_();
+      return timed(lanes_, [&] {
+        const ReducePart part{{in.data_ptr(), wire}, {out.data_ptr(), strategy_.reduce_dtype}, whole ? elements : elements / ranks_};
+        (whole ? lanes_.reduce->all_reduce(std::span(&part, 1), Reduction::kSum, on_wait_)
+               : lanes_.reduce->reduce_scatter(std::span(&part, 1), Reduction::kSum, on_wait_))
+            .wait();
+      });
+    });
+  }
+
+  void step(const OptimizerOptions& optimizer) {
+    at_two_sizes(OpKind::kStep, sizeof(float), [&](std::uint64_t elements) {
+      ParamGroup group;
+      group.tensors.push_back({"scratch", {static_cast<std::int64_t>(elements)}, {}, true, 0});
+      group.padded = elements;
+      GroupState state;
+      state.master = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32, lanes_);
+      state.param = param_ == DType::kFloat32 ? state.master : filled({static_cast<std::int64_t>(elements)}, param_, lanes_);
+      state.exp_avg = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32, lanes_);
+      state.exp_avg_sq = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32, lanes_);
+      at::Tensor gradient = filled({static_cast<std::int64_t>(elements)}, strategy_.reduce_dtype, lanes_);
+      return timed(lanes_, [&] { optimizer_step(state, group, gradient, 0.5, 1e-4, 1, optimizer); });
+    });
+  }
+
+  void clip() {
+    const bool slices = strategy_.zero == 0;
+    at_two_sizes(OpKind::kClip, size_of(strategy_.reduce_dtype), [&](std::uint64_t elements) {
+      at::Tensor gradient = filled({static_cast<std::int64_t>(slices ? elements / ranks_ : elements)}, strategy_.reduce_dtype, lanes_);
+      return timed(lanes_, [&] {
+        double mine = kernels::sum_of_squares(gradient);
+        double total = 0;
+        lanes_.control->all_reduce({&mine, DType::kFloat64}, {&total, DType::kFloat64}, 1).wait();
+      });
+    });
+  }
+
+  /// One number over all ranks, and a barrier where ranks share weights.
+  void scalars() {
+    const Seconds scalar = timed(lanes_, [&] {
+      double mine = 0;
+      double total = 0;
+      lanes_.control->all_reduce({&mine, DType::kFloat64}, {&total, DType::kFloat64}, 1).wait();
+    });
+    costs_.by_bytes[OpKind::kTokenCount] = {scalar, 0};
+    costs_.by_bytes[OpKind::kReport] = {scalar, 0};
+    if (is_aliased(strategy_)) {
+      costs_.by_bytes[OpKind::kBarrier] = {timed(lanes_, [&] { lanes_.control->barrier(on_wait_).wait(); }), 0};
+    }
+  }
+
+ private:
+  template <typename Run>
+  void at_two_sizes(OpKind kind, std::uint64_t bytes_an_element, Run&& run) {
+    const std::uint64_t largest = std::clamp(model_.parameters(), kLeast, kMost) / (ranks_ * kAlignElements) * ranks_ * kAlignElements;
+    const std::uint64_t smallest = ranks_ * kAlignElements * 32;
+    const Seconds small = run(smallest);
+    std::uint64_t elements = std::min(largest, kLeast / (ranks_ * kAlignElements) * ranks_ * kAlignElements);
+    Seconds large = run(elements);
+    // The figures are the same on all ranks, and so is the choice.
+    if (elements < largest && large * static_cast<double>(largest) / static_cast<double>(elements) < kPatience) {
+      elements = largest;
+      large = run(elements);
+    }
+    costs_.by_bytes[kind] = line_through(smallest * bytes_an_element, small, elements * bytes_an_element, large);
+  }
+
+  MeasuredCosts& costs_;
+  const Model& model_;
+  const Strategy& strategy_;
+  const Lanes& lanes_;
+  std::uint64_t ranks_;
+  DType param_;
+  DType gradient_;
+  CallOptions on_wait_;
+};
+
 }  // namespace
 
 MeasuredCosts measure_costs(const Model& model, const Strategy& strategy, const SegmentTable& segments, const Lanes& lanes,
@@ -103,78 +206,12 @@ MeasuredCosts measure_costs(const Model& model, const Strategy& strategy, const 
       measure_segment(costs, model, segments, static_cast<int>(unit), static_cast<int>(segment), lanes);
     }
   }
-  const auto ranks = static_cast<std::uint64_t>(lanes.size());
-  const auto at_two_sizes = [&](OpKind kind, std::uint64_t bytes_an_element, auto&& run) {
-    const std::uint64_t largest = std::clamp(model.parameters(), kLeast, kMost) / (ranks * kAlignElements) * ranks * kAlignElements;
-    const std::uint64_t smallest = ranks * kAlignElements * 32;
-    const Seconds small = run(smallest);
-    std::uint64_t elements = std::min(largest, kLeast / (ranks * kAlignElements) * ranks * kAlignElements);
-    Seconds large = run(elements);
-    // The figures are the same on all ranks, and so is the choice.
-    if (elements < largest && large * static_cast<double>(largest) / static_cast<double>(elements) < kPatience) {
-      elements = largest;
-      large = run(elements);
-    }
-    costs.by_bytes[kind] = line_through(smallest * bytes_an_element, small, elements * bytes_an_element, large);
-  };
-  const DType param = strategy.param_dtype;
-  const DType grad = model.batch.separate_gradient ? DType::kFloat32 : param;
-  CallOptions on_wait;
-  on_wait.progress = CallOptions::Progress::kOnWait;
-  if (ranks > 1 && !is_aliased(strategy)) {
-    at_two_sizes(OpKind::kGather, size_of(param), [&](std::uint64_t elements) {
-      at::Tensor shard = empty_shared(lanes.gather, elements / ranks, param, Category::kTemporaries, lanes.device);
-      at::Tensor full = at::empty({static_cast<std::int64_t>(elements)}, shard.options());
-      return timed(lanes, [&] { lanes.gather->all_gather({shard.data_ptr(), param}, {full.data_ptr(), param}, elements / ranks, on_wait).wait(); });
-    });
-  }
-  // What goes over the wire: the gradient as it is where the collective can widen it, else a copy in the reduce dtype.
-  const bool widens = strategy.reduce_dtype == DType::kFloat32 && size_of(grad) == 2;
-  const DType wire = widens ? grad : strategy.reduce_dtype;
-  // Of the two reductions only the strategy's own is needed.
-  const bool whole = strategy.zero == 0 || ranks == 1;
-  at_two_sizes(whole ? OpKind::kAllReduce : OpKind::kReduceScatter, size_of(grad), [&](std::uint64_t elements) {
-    at::Tensor in = empty_shared(lanes.reduce, elements, wire, Category::kTemporaries, lanes.device);
-    at::Tensor out = empty_shared(lanes.reduce, whole ? elements : elements / ranks, strategy.reduce_dtype, Category::kTemporaries, lanes.device);
-    in.zero_();
-    return timed(lanes, [&] {
-      const ReducePart part{{in.data_ptr(), wire}, {out.data_ptr(), strategy.reduce_dtype}, whole ? elements : elements / ranks};
-      (whole ? lanes.reduce->all_reduce(std::span(&part, 1), Reduction::kSum, on_wait)
-             : lanes.reduce->reduce_scatter(std::span(&part, 1), Reduction::kSum, on_wait))
-          .wait();
-    });
-  });
-  at_two_sizes(OpKind::kStep, sizeof(float), [&](std::uint64_t elements) {
-    ParamGroup group;
-    group.tensors.push_back({"scratch", {static_cast<std::int64_t>(elements)}, {}, true, 0});
-    group.padded = elements;
-    GroupState state;
-    state.master = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32, lanes);
-    state.param = param == DType::kFloat32 ? state.master : filled({static_cast<std::int64_t>(elements)}, param, lanes);
-    state.exp_avg = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32, lanes);
-    state.exp_avg_sq = filled({static_cast<std::int64_t>(elements)}, DType::kFloat32, lanes);
-    at::Tensor gradient = filled({static_cast<std::int64_t>(elements)}, strategy.reduce_dtype, lanes);
-    return timed(lanes, [&] { optimizer_step(state, group, gradient, 0.5, 1e-4, 1, optimizer); });
-  });
-  const bool slices = strategy.zero == 0;
-  at_two_sizes(OpKind::kClip, size_of(strategy.reduce_dtype), [&](std::uint64_t elements) {
-    at::Tensor gradient = filled({static_cast<std::int64_t>(slices ? elements / ranks : elements)}, strategy.reduce_dtype, lanes);
-    return timed(lanes, [&] {
-      double mine = kernels::sum_of_squares(gradient);
-      double total = 0;
-      lanes.control->all_reduce({&mine, DType::kFloat64}, {&total, DType::kFloat64}, 1).wait();
-    });
-  });
-  const Seconds scalar = timed(lanes, [&] {
-    double mine = 0;
-    double total = 0;
-    lanes.control->all_reduce({&mine, DType::kFloat64}, {&total, DType::kFloat64}, 1).wait();
-  });
-  costs.by_bytes[OpKind::kTokenCount] = {scalar, 0};
-  costs.by_bytes[OpKind::kReport] = {scalar, 0};
-  if (is_aliased(strategy)) {
-    costs.by_bytes[OpKind::kBarrier] = {timed(lanes, [&] { lanes.control->barrier(on_wait).wait(); }), 0};
-  }
+  CostsByBytes by_bytes(costs, model, strategy, lanes);
+  if (lanes.size() > 1 && !is_aliased(strategy)) by_bytes.gather();
+  by_bytes.reduction();
+  by_bytes.step(optimizer);
+  by_bytes.clip();
+  by_bytes.scalars();
   memory::release_cached();
   return costs;
 }

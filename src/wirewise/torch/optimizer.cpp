@@ -50,11 +50,6 @@ at::Tensor part(const at::Tensor& flat, std::uint64_t begin, std::uint64_t lengt
 
 }  // namespace
 
-Bytes optimizer_temporary(std::uint64_t elements, DType gradient_dtype) {
-  const Bytes scalars = 2 * sizeof(float);
-  return scalars + (gradient_dtype == DType::kFloat32 ? 0 : std::min(elements, kPiece) * sizeof(float));
-}
-
 void optimizer_step(GroupState& state, const ParamGroup& group, const at::Tensor& gradient, double factor, double lr, std::int64_t step,
                     const OptimizerOptions& options) {
   const auto count = static_cast<std::uint64_t>(state.master.numel());

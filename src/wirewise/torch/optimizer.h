@@ -13,9 +13,6 @@ struct OptimizerOptions {
   double weight_decay = 0.1;   // decoupled (AdamW) or L2 (SGD), on tensors that decay
 };
 
-/// Bytes of tensors that live only inside optimizer_step, given the gradient's dtype.
-[[nodiscard]] Bytes optimizer_temporary(std::uint64_t elements, DType gradient_dtype);
-
 /// gradient: elements of the master's range, in the reduce dtype; multiplied by `factor` (clipping over loss scale) first.
 /// step counts from 1. Updates masters, moments and the rank's part of param.
 void optimizer_step(GroupState& state, const ParamGroup& group, const at::Tensor& gradient, double factor, double lr, std::int64_t step,
