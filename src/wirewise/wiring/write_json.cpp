@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "wirewise/base/text.h"
 #include "wirewise/wiring/path.h"
 #include "wirewise/wiring/relation.h"
 #include "wirewise/wiring/write.h"
@@ -16,16 +17,19 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostPaired = 160;  // devices for which pairs across hosts are listed
 
+/// Names out of files may be no UTF-8, which JSON has to be: their bytes become visible, so that different names stay different.
+std::string visible(const std::string& text) { return is_utf8(text) ? text : printable(text); }
+
 Json device_json(const std::vector<std::string>& host_names, const Device& device) {
-  Json json{{"name", device.name}, {"kind", name_of(device.kind)}};
+  Json json{{"name", visible(device.name)}, {"kind", name_of(device.kind)}};
   if (device.host >= 0) json["host_index"] = device.host;
   const std::string name = device.host >= 0 ? host_names[static_cast<std::size_t>(device.host)] : "";
-  json["host"] = name.empty() ? Json() : Json(name);
+  json["host"] = name.empty() ? Json() : Json(visible(name));
   json["numa"] = device.numa >= 0 ? Json(device.numa) : Json();
-  json["pci"] = device.pci.empty() ? Json() : Json(device.pci);
-  if (!device.model.empty()) json["model"] = device.model;
-  if (!device.cpus.empty()) json["cpus"] = device.cpus;
-  if (!device.rack.empty()) json["rack"] = device.rack;
+  json["pci"] = device.pci.empty() ? Json() : Json(visible(device.pci));
+  if (!device.model.empty()) json["model"] = visible(device.model);
+  if (!device.cpus.empty()) json["cpus"] = visible(device.cpus);
+  if (!device.rack.empty()) json["rack"] = visible(device.rack);
   if (device.memory > 0) json["memory_bytes"] = device.memory;
   if (device.level > 0) json["level"] = device.level;
   if (!device.placed) json["placed"] = false;
@@ -62,8 +66,8 @@ std::string write_json(const Reading& reading) {
     for (auto at = std::upper_bound(paired.begin(), paired.end(), i); at != paired.end(); ++at) {
       const std::size_t j = *at;
       const auto path = paths.find(ends[i], ends[j]);
-      pairs.push_back({{"a", wiring.devices[static_cast<std::size_t>(ends[i])].name},
-                       {"b", wiring.devices[static_cast<std::size_t>(ends[j])].name},
+      pairs.push_back({{"a", visible(wiring.devices[static_cast<std::size_t>(ends[i])].name)},
+                       {"b", visible(wiring.devices[static_cast<std::size_t>(ends[j])].name)},
                        {"connection", name_of(relations.between(ends[i], ends[j]))},
                        {"bandwidth_GBps", path ? Json(path->bandwidth / 1e9) : Json()},
                        {"provenance", path ? Json(name_of(path->provenance)) : Json()}});
@@ -73,7 +77,7 @@ std::string write_json(const Reading& reading) {
   Json& links = json["links"] = Json::array();
   for (const Link& link : wiring.links) {
     Json& written = links.emplace_back(Json{{"from", link.from}, {"to", link.to}, {"kind", name_of(link.kind)}, {"bandwidth_GBps", link.beta / 1e9}, {"latency_us", link.alpha * 1e6},
-                     {"provenance", name_of(link.provenance)}, {"source", link.source}, {"lanes", link.lanes}, {"generation", link.generation}, {"spec_GBps", link.spec / 1e9}});
+                     {"provenance", name_of(link.provenance)}, {"source", visible(link.source)}, {"lanes", link.lanes}, {"generation", link.generation}, {"spec_GBps", link.spec / 1e9}});
     // Figures that the rounding of their unit changes, as they are.
     if (link.beta / 1e9 * 1e9 != link.beta) written["bandwidth_Bps"] = link.beta;
     if (link.alpha * 1e6 * 1e-6 != link.alpha) written["latency_s"] = link.alpha;
@@ -81,9 +85,9 @@ std::string write_json(const Reading& reading) {
   }
   if (!wiring.rank_device.empty()) json["rank_device"] = wiring.rank_device;
   Json& facts = json["facts"] = Json::array();
-  for (const Fact& fact : reading.facts) facts.push_back({{"subject", fact.subject}, {"name", fact.name}, {"value", fact.value}, {"line", fact.line}});
+  for (const Fact& fact : reading.facts) facts.push_back({{"subject", visible(fact.subject)}, {"name", visible(fact.name)}, {"value", visible(fact.value)}, {"line", fact.line}});
   Json& notes = json["notes"] = Json::array();
-  for (const Note& note : reading.notes) notes.push_back({{"line", note.line}, {"column", note.column}, {"text", note.text}});
+  for (const Note& note : reading.notes) notes.push_back({{"line", note.line}, {"column", note.column}, {"text", visible(note.text)}});
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

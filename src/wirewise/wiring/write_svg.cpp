@@ -103,13 +103,13 @@ class Picture {
     for (std::size_t i = 0; i < wiring_.devices.size(); ++i) {
       const Device& device = wiring_.devices[i];
       if (device.host >= 0 || device.kind != DeviceKind::kNvSwitch) continue;
-      box(static_cast<int>(i), kMargin, bottom + 3 * kGap, std::max(200.0, right_ - 2 * kMargin), 24, rate_in(static_cast<int>(i)));
+      box(static_cast<int>(i), kMargin, bottom + 3 * kGap, std::max(200.0, right_ - 2 * kMargin), 24, (device.nvls ? "sums in the switch, " : "") + rate_in(static_cast<int>(i)));
       bottom += 24 + 3 * kGap;
     }
     network_lines();
     bottom = legend(bottom + 2 * kGap);
     return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\">\n<style>{2}</style>\n", right_ + kMargin, bottom + kMargin, kStyle) +
-           boxes_ + "</svg>\n";
+           boxes_ + texts_ + "</svg>\n";
   }
 
  private:
@@ -167,7 +167,7 @@ class Picture {
   }
 
   void text(double x, double y, std::string_view style, const std::string& content) {
-    boxes_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", x, y, style.empty() ? "" : fmt::format(" class=\"{}\"", style), content);
+    texts_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", x, y, style.empty() ? "" : fmt::format(" class=\"{}\"", style), content);
   }
 
   /// The rectangle of a device, with its name and one more line.
@@ -178,7 +178,7 @@ class Picture {
     boxes_ += fmt::format("<rect class=\"{}{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"5\"><title>{}</title></rect>\n", style_of(one.kind), one.placed ? "" : " unplaced", x, y, width, height, escaped(full));
     const bool flat = height < 28;
     text(x + 6, y + (flat ? 15.5 : 14), "", fitting(name.empty() ? one.name : name, flat ? width / 2 : width - 8));
-    if (!second.empty() && flat) boxes_ += fmt::format("<text class=\"small\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", x + width - 6, y + 15.5, fitting(second, width / 2));
+    if (!second.empty() && flat) texts_ += fmt::format("<text class=\"small\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", x + width - 6, y + 15.5, fitting(second, width / 2));
     if (!second.empty() && !flat) text(x + 6, y + 26, "small", fitting(second, (width - 8) * 1.15));
     right_ = std::max(right_, x + width);
   }
@@ -194,8 +194,12 @@ class Picture {
     return out.empty() ? "" : fmt::format("{} links of {}", out.size(), rate(link(out.front()).beta));
   }
 
+  [[nodiscard]] std::string second_line(int device) const {
+    return (at(device).kind == DeviceKind::kNumaNode && !at(device).cpus.empty() ? "CPUs " + at(device).cpus + ", " : "") + way_up(device);
+  }
+
   std::pair<double, double> size_of(int device) {
-    if (below(device).empty()) return {kLeafWidth, kLeafHeight};
+    if (below(device).empty()) return {std::clamp(5.6 * static_cast<double>(second_line(device).size()) + 14, kLeafWidth, 3 * kLeafWidth), kLeafHeight};
     double width = kGap, height = 0;
     for (int child : below(device)) {
       const auto [w, h] = size_of(child);
@@ -207,8 +211,7 @@ class Picture {
 
   void draw_tree(int device, double x, double y, double height) {
     const auto [width, least] = size_of(device);
-    const std::string more = at(device).kind == DeviceKind::kNumaNode && !at(device).cpus.empty() ? "CPUs " + at(device).cpus + ", " : "";
-    box(device, x, y, width, std::max(least, height), more + way_up(device));
+    box(device, x, y, width, std::max(least, height), second_line(device));
     double at_x = x + kGap;
     for (int child : below(device)) {
       const double inner = std::max(least, height) - kTitle - kGap;
@@ -375,7 +378,7 @@ class Picture {
   std::vector<std::pair<int, std::vector<int>>> kinds_;  // the host that is drawn, and all that are like it
   std::map<int, int> kind_of_host_;
   std::set<std::tuple<std::string, std::string, double, bool>> used_;
-  std::string boxes_, over_;
+  std::string boxes_, over_, texts_;  // names lie above lines, lines above boxes
   double right_ = 0, hosts_top_ = 0;
 };
 
