@@ -224,6 +224,7 @@ class Discovery {
         beta += port.beta;
         spec += port.spec;
       }
+      if (beta <= 0) continue;  // what a file leaves out
       link.beta = beta;
       link.spec = spec;
       link.lanes = link.generation = 0;

@@ -63,7 +63,8 @@ class Gathering {
       if (bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI) device.above.insert(device.above.begin(), address_of(bridge.upstream.pci));
       else device.host_bridge = fmt::format("pci{:04x}:{:02x}", bridge.downstream.pci.domain, bridge.downstream.pci.secondary_bus);
     }
-    if (device.host_bridge.empty()) device.host_bridge = fmt::format("pci{:04x}:{:02x}", attributes.domain, attributes.bus);  // files may leave bridges out
+    // Files may leave bridges out: then the first bus that they name is a bridge's.
+    if (device.host_bridge.empty()) device.host_bridge = "pci" + (device.above.empty() ? device.address : device.above.front()).substr(0, device.address.rfind(':'));
     if (above != nullptr) {
       device.cpus = list_of(above->cpuset);
       if (above->nodeset != nullptr && hwloc_bitmap_weight(above->nodeset) == 1) device.numa = hwloc_bitmap_first(above->nodeset);

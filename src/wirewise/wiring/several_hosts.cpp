@@ -90,6 +90,7 @@ class Joining {
         known.push_back(false);
         device.host += hosts_;
         if (device.kind == DeviceKind::kHost) device.name = name;
+        else if (device.name == name) device.name += "'";  // as ibstat's mlx5_0 on a host of that name
       }
       const std::string own = device.name;
       const bool network = device.host < 0;
