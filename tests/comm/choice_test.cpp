@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "wirewise/base/error.h"
 #include "wirewise/comm/choice.h"

@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <cstring>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>

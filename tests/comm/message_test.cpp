@@ -1,7 +1,6 @@
 // Messages between two ranks: order, tags, sizes of all three ways (buffered, direct, staged).
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <vector>
 
 #include "comm/ranks.h"

@@ -1,6 +1,5 @@
 #include "wirewise/cli/bench_sizes.h"
 
-#include <limits>
 #include <string>
 
 #include "wirewise/base/error.h"

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstring>
 #include <map>
-#include <span>
 #include <utility>
 
 #include "wirewise/base/cgroup.h"

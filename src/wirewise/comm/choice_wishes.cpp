@@ -1,5 +1,4 @@
 // WIREWISE_ALGO: what a person wants in place of the model's choice.
-#include <algorithm>
 
 #include "wirewise/base/error.h"
 #include "wirewise/base/nearest.h"

@@ -7,13 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <optional>
-#include <sstream>
 
 #include "wirewise/base/cgroup.h"
 #include "wirewise/base/error.h"

@@ -1,6 +1,5 @@
 // How the ranks of a communicator across hosts come to choose alike: what each has measured goes to all, all compute one table from it, and
 // the tables' hashes are compared before the first call. And what a person reads about it with WIREWISE_DEBUG=info.
-#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>

@@ -1,7 +1,6 @@
 #include "wirewise/comm/spanning_message.h"
 
 #include <cstring>
-#include <string>
 
 namespace wirewise::comm {
 namespace {

@@ -1,7 +1,5 @@
 #include "wirewise/comm/spanning_operation.h"
 
-#include <algorithm>
-#include <cstring>
 #include <set>
 #include <string>
 #include <type_traits>

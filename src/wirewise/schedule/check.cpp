@@ -1,8 +1,6 @@
 // The proofs over a built schedule, and how their errors name an op.
 #include "wirewise/schedule/check.h"
 
-#include <algorithm>
-
 #include "wirewise/base/error.h"
 
 namespace wirewise {

@@ -1,5 +1,4 @@
 // Lives of buffers, and the order of their uses. A lane is a chain, so the last use in each lane stands for all before it.
-#include <algorithm>
 
 #include "wirewise/base/error.h"
 #include "wirewise/schedule/check.h"

@@ -1,7 +1,5 @@
 #include "wirewise/schedule/layout.h"
 
-#include <algorithm>
-
 #include "wirewise/base/error.h"
 
 namespace wirewise {

@@ -1,6 +1,5 @@
 // ZeRO-3 on one host: the whole group lies in memory once, in every rank's address space, and each rank's shard is its part of it.
 #include <algorithm>
-#include <utility>
 
 #include "wirewise/schedule/order.h"
 #include "wirewise/schedule/passes.h"

@@ -1,6 +1,5 @@
 // Which strategies can run on how many ranks. Every refusal names the key and what to set instead.
 #include <array>
-#include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>

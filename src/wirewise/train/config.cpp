@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
-#include <set>
 #include <sstream>
 
 #include "wirewise/base/text.h"

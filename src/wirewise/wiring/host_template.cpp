@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 
 #include "wirewise/base/nearest.h"
 #include "wirewise/base/text.h"

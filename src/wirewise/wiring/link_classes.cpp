@@ -2,7 +2,6 @@
 
 #include <toml++/toml.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "wirewise/base/error.h"

@@ -1,6 +1,5 @@
 #include "wirewise/wiring/placement_map.h"
 
-#include <algorithm>
 #include <numeric>
 
 namespace wirewise {
