@@ -8,7 +8,7 @@ foreach(file ${e2e_files})
   foreach(class ${classes})
     string(REGEX REPLACE "^class ([A-Za-z0-9]+).*" "\\1" class "${class}")
     add_test(NAME EndToEnd.${class} COMMAND ${WIREWISE_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/e2e/run.py $<TARGET_FILE:wirewise> ${module}.${class})
-    set_tests_properties(EndToEnd.${class} PROPERTIES LABELS e2e TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "WIREWISE_TORCHRUN=${WIREWISE_TORCHRUN}")
+    set_tests_properties(EndToEnd.${class} PROPERTIES LABELS e2e SKIP_RETURN_CODE 77 ENVIRONMENT "WIREWISE_TORCHRUN=${WIREWISE_TORCHRUN}")
   endforeach()
 endforeach()
 set_tests_properties(EndToEnd.Slurm PROPERTIES COST 1000)  # a minute, most of it Slurm's own waiting: first, beside the others

@@ -5,7 +5,7 @@ foreach(case "gpt2 1 0 1 10 tied" "gpt2 3 3 2 10 untied" "gpt2 2 2 1 10 tied" "l
   separate_arguments(arguments UNIX_COMMAND "${case}")
   string(REPLACE " " "." name "${case}")
   add_test(NAME Parity.${name} COMMAND ${WIREWISE_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/torch/parity.py $<TARGET_FILE:parity_run> ${arguments})
-  set_tests_properties(Parity.${name} PROPERTIES LABELS torch TIMEOUT 300)
+  set_tests_properties(Parity.${name} PROPERTIES LABELS torch)
 endforeach()
 # The library is loaded by name, so nothing links it.
 target_compile_definitions(torch_tests PRIVATE WIREWISE_TORCH_LIBRARY="${WIREWISE_TORCH_DIR}/lib/libc10.so")
