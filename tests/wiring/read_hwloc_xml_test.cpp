@@ -90,6 +90,20 @@ TEST(ReadHwlocXml, ThisMachineIsTheSameFromItsFile) {
   EXPECT_EQ(file.wiring.devices.size(), here.wiring.devices.size());
 }
 
+TEST(ReadHwlocXml, BridgesMayBeLeftOut) {
+  std::string text(posted::kHwloc);
+  const std::size_t begin = text.find("<object type=\"Bridge\" gp_index=\"30\""), end = text.find("<object type=\"PCIDev\" gp_index=\"32\"");
+  text.erase(begin, end - begin);
+  for (int closed = 0; closed < 2; ++closed) {
+    const std::size_t at = text.find("</object>", begin);
+    text.erase(at, 9);
+  }
+  const Reading reading = read_wiring(text, "t");
+  EXPECT_EQ(device(reading, "GPU1").numa, 1);
+  EXPECT_EQ(relation(reading, "GPU0", "GPU1"), "SYS");
+  for (const Link& link : reading.wiring.links) EXPECT_GT(link.beta, 0);
+}
+
 TEST(ReadHwlocXml, SetsThatContradictTheTreeGiveWay) {
   std::string text(posted::kHwloc);
   for (const char* set : {"cpuset=\"0x00000003\"", "nodeset=\"0x00000002\""}) {

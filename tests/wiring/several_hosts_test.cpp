@@ -110,6 +110,14 @@ TEST(SeveralHosts, NetworksThatHostsNameAlikeAreOne) {
   EXPECT_FALSE(noted(reading, "how the hosts are joined"));
 }
 
+TEST(SeveralHosts, DevicesThatAreCalledAsTheirHost) {
+  const std::string ibstat = "CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 400\n\t\tLink layer: InfiniBand\n";
+  const Reading reading = read_wiring(mixed({labelled(ibstat, "mlx5_0: "), labelled(ibstat, "n2: ")}, 5), "t");
+  EXPECT_EQ(hosts(reading), (std::vector<std::string>{"mlx5_0", "n2"}));
+  EXPECT_GE(find_device(reading.wiring, "mlx5_0'", 0) + find_device(reading.wiring, "mlx5_0'", 1), 0);
+  EXPECT_EQ(field::count(reading, DeviceKind::kNic), 2U);
+}
+
 TEST(SeveralHosts, PlacesAreThoseOfTheWholeText) {
   const std::string text = mixed({labelled(kBridged, "gpu1: "), labelled("GPU0 GPU1\nGPU0 X WHAT\nGPU1 WHAT X\n", "gpu2: ")}, 1);
   const Reading reading = read_wiring(text, "t");
