@@ -32,7 +32,7 @@ class RandomWiring {
  private:
   Link figure(Link link) {
     if (!figures_) return link;
-    link.beta = 1e9 * std::uniform_real_distribution<double>(0.001, 900)(random_);
+    link.beta = std::uniform_real_distribution<double>(1e6, 9e11)(random_);
     link.alpha = std::uniform_real_distribution<double>(0, 1e-4)(random_);
     link.spec = chance(3) ? 0 : link.beta * 1.1;
     link.provenance = static_cast<Provenance>(below(4));
