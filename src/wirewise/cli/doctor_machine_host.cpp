@@ -12,7 +12,7 @@
 namespace wirewise {
 namespace {
 
-constexpr Bytes kNcclSegment = 9'637'888;  // one of NCCL's shared segments; see docs/wiring.md
+constexpr Bytes kNcclSegment = 9'637'888;  // one of NCCL's shared segments; see docs/doctor.md
 
 int likely_ranks(const MachineFacts& facts) {
   const int gpus = static_cast<int>(devices_of(facts.reading.wiring, DeviceKind::kGpu).size());

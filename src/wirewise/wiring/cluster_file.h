@@ -1,4 +1,4 @@
-// cluster.toml: kinds of hosts times their counts, and the network between them. docs/wiring.md has all its keys. Host templates and whole
+// cluster.toml: kinds of hosts times their counts, and the network between them. docs/cluster_file.md has all its keys. Host templates and whole
 // clusters under data/ are within the program and go by their names.
 #pragma once
 
