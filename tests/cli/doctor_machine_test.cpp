@@ -297,6 +297,20 @@ TEST(DoctorCommand, ExplainsAnNcclLog) {
   EXPECT_EQ(none.wait(), 2);
 }
 
+TEST(DoctorCommand, RanksMayHaveALogEach) {
+  MachineTree tree;
+  // As NCCL_DEBUG_FILE=nccl.%h.%p leaves them; the first ends without a newline.
+  tree.write("nccl.a.1", "a:1:1 [0] NCCL INFO Channel 00 : 0[1a000] -> 1[1b000] via SHM/direct/direct");
+  tree.write("nccl.a.2", "a:2:2 [1] NCCL INFO Channel 00 : 1[1b000] -> 0[1a000] via P2P/IPC\n");
+  Program program({"doctor", "nccl", (tree.root() / "nccl.a.1").string(), (tree.root() / "nccl.a.2").string(), "--json"});
+  program.wait();
+  EXPECT_NE(program.out().find(R"("from":0,"to":1,"transport":"SHM/direct/direct")"), std::string::npos) << program.out() << program.err();
+  EXPECT_NE(program.out().find(R"("from":1,"to":0,"transport":"P2P/IPC")"), std::string::npos) << program.out();
+  Program none({"doctor", "nccl", (tree.root() / "nccl.a.1").string(), (tree.root() / "absent").string()});
+  EXPECT_EQ(none.wait(), 2);
+  EXPECT_NE(none.err().find("absent"), std::string::npos);
+}
+
 TEST(DoctorCommand, ComparesAnNcclLogWithAnotherSource) {
   // The log of a virtual machine says PIX of every GPU; nvidia-smi says that half of them are on the other socket.
   MachineTree tree;

@@ -294,23 +294,34 @@ void print_communicators(const NcclLog& log) {
   }
 }
 
-std::string read_all(const std::string& path) {
+/// Appends all of a log, "-" for standard input. The lines of the next one begin behind a newline.
+void append_log(const std::string& path, std::string& text) {
   std::error_code none;
-  if (std::filesystem::is_directory(path, none)) throw bad_input(printable(path) + " is a folder.", "Give the log itself; those of several hosts may be joined in one file.");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw bad_input("there is no log " + printable(path) + " that can be read.", "Check the path.");
-  std::string text;
+  if (std::filesystem::is_directory(path, none)) throw bad_input(printable(path) + " is a folder.", "Give the logs in it: wirewise doctor nccl FOLDER/*");
+  std::ifstream file;
+  if (path != "-") {
+    file.open(path, std::ios::binary);
+    if (!file) throw bad_input("there is no log " + printable(path) + " that can be read.", "Check the path.");
+  }
+  std::istream& in = path == "-" ? std::cin : file;
+  if (!text.empty() && text.back() != '\n') text += '\n';
   std::vector<char> block(1 << 20);
   while (in.read(block.data(), static_cast<std::streamsize>(block.size())) || in.gcount() > 0) {
     text.append(block.data(), static_cast<std::size_t>(in.gcount()));
-    if (text.size() > kMostBytes) throw bad_input(printable(path) + " is larger than 1 GiB.", "Give the beginning of it: all that counts is printed at the start of a run.");
+    if (text.size() > kMostBytes) throw bad_input("with " + printable(path) + " it is more than 1 GiB.", "Give the beginning of it: all that counts is printed at the start of a run.");
   }
   if (in.bad()) throw bad_input(printable(path) + " can't be read to its end.", "Check the disk that it lies on.");
+}
+
+std::string read_logs(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const std::string& path : paths) append_log(path, text);
   return text;
 }
 
 struct Arguments {
-  std::string log, from;
+  std::vector<std::string> logs;
+  std::string from;
   bool json = false;
 };
 
@@ -321,11 +332,11 @@ std::vector<Finding> diagnose_nccl(const NcclLog& log) { return Diagnosis(log).r
 void register_doctor_nccl(CLI::App& doctor, int& exit) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = doctor.add_subcommand("nccl", "What NCCL uses between each pair of ranks, and what looks wrong, from a log with NCCL_DEBUG=INFO");
-  command->add_option("log", arguments->log, "The log; those of several hosts may be joined in one file")->required();
+  command->add_option("log", arguments->logs, "The log, - for standard input; several where ranks or hosts have their own (NCCL_DEBUG_FILE)")->required();
   command->add_option("--from", arguments->from, "What else describes the machine (nvidia-smi topo -m, NCCL's XML …): where the log disagrees with it");
   command->add_flag("--json", arguments->json, "A line of JSON for each communicator, and one for the findings");
   command->callback([arguments, &exit] {
-    const NcclLog log = read_nccl_log(read_all(arguments->log), arguments->log);
+    const NcclLog log = read_nccl_log(read_logs(arguments->logs), arguments->logs.size() == 1 ? arguments->logs.front() : std::to_string(arguments->logs.size()) + " logs");
     if (arguments->json) print_communicators(log);
     std::vector<Finding> findings = diagnose_nccl(log);
     if (!arguments->from.empty()) {
