@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cli/program.h"
+#include "wirewise/cli/bench_fit_report.h"
 #include "wirewise/wiring/reading.h"
 
 namespace wirewise {
@@ -162,6 +163,18 @@ TEST_F(BenchFit, TheOwnerOfAFileStays) {
   EXPECT_EQ(status.st_uid, 12345U);
   EXPECT_EQ(status.st_gid, 23456U);
   EXPECT_EQ(status.st_mode & 07777, 0640U);
+}
+
+TEST(BenchFitReport, NamesTheSizesThatLieOffTheLine) {
+  bench::MeasuredLink link;
+  link.pair = {"10 GbE", LinkKind::kEthernet, 0, 2};
+  link.fit.sizes = {8, 1024, 65536, 1 << 20};
+  link.fit.medians = {1e-6, 2e-6, 3e-6, 4e-6};
+  link.fit.left_out = {1024, 65536};
+  testing::internal::CaptureStdout();
+  bench::print_links({link}, false);
+  const std::string table = testing::internal::GetCapturedStdout();
+  EXPECT_NE(table.find("8 B to 1.00 MiB, off the line: 1.00 KiB, 64.00 KiB\n"), std::string::npos) << table;
 }
 
 }  // namespace

@@ -209,6 +209,12 @@ TEST_F(DoctorMachine, AGpuThatDiffersFromItsPeers) {
 TEST_F(DoctorMachine, NamesAndInterfaces) {
   facts.own_addresses = {"127.0.1.1"};
   EXPECT_TRUE(has(check_host_name(facts), Severity::kWarning, "trainer7 is 127.0.1.1"));
+  for (const char* address : {"127.0.1.1", "127.0.0.1"}) {  // Debian's line, and Fedora's
+    facts.own_addresses = {address};
+    const std::vector<Finding> findings = check_host_name(facts);
+    ASSERT_EQ(findings.size(), 1U);
+    EXPECT_NE(findings[0].remedy.find(std::string("in place of ") + address + ","), std::string::npos) << findings[0].remedy;
+  }
   facts.own_addresses = {};
   EXPECT_TRUE(has(check_host_name(facts), Severity::kWarning, "can't be resolved"));
   facts.machine.net.push_back({"ens4", "0000:b2:00.1", "up", 25000, false});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "wirewise/base/text.h"
+#include "wiring/field.h"
 
 namespace wirewise {
 namespace {
@@ -280,6 +281,29 @@ TEST(DoctorNccl, ErrorsAsPyTorchPassesThemOn) {
   KEEPS_SILENT(both, "Several versions");
   SAYS(said_of("RuntimeError: NCCL error in: ../ProcessGroupNCCL.cpp:1269, internal error, NCCL version 2.14.3\n"), "error: NCCL ended with \"internal error\".");
   SAYS(said_of("NCCL version 2.18.5+cuda12.2\nNCCL version 2.21.5+cuda12.4\n"), "warning: Several versions of NCCL are in this log. | 2.18.5+cuda12.2, 2.21.5+cuda12.4.");
+}
+
+TEST(DoctorNccl, InterfacesDifferBetweenHostsNotWithinThem) {
+  const auto log_of = [](const std::vector<std::pair<std::string, std::vector<std::string>>>& hosts) {
+    std::string text;
+    int rank = 0;
+    for (const auto& [host, names] : hosts) {
+      for (const std::string& name : names) {
+        text += host + ":10" + std::to_string(rank) + ":20 [0] NCCL INFO Bootstrap : Using [0]" + name + ":10.0.0." + std::to_string(rank) + "<0>\n";
+        ++rank;
+      }
+    }
+    return said_of(text);
+  };
+  KEEPS_SILENT(log_of({{"gpu-0", {"ib0", "ib1"}}}), "different names");
+  KEEPS_SILENT(log_of({{"gpu-0", {"ib0", "ib1"}}, {"gpu-1", {"ib1", "ib0"}}}), "different names");
+  SAYS(log_of({{"gpu-0", {"ib0", "ib1"}}, {"gpu-1", {"eth0"}}}), "info: Hosts meet over interfaces of different names. | eth0 on gpu-1; ib0 and ib1 on gpu-0.");
+}
+
+TEST(DoctorNccl, HostsOfTheFieldMeetOverInterfacesOfOneName) {
+  const std::vector<std::string> files = field::files("nccllog");
+  if (files.empty()) GTEST_SKIP() << "../shared/field isn't there";
+  for (const std::string& file : files) KEEPS_SILENT(said_of(*field::text(file)), "different names");
 }
 
 TEST(DoctorNccl, WorstFirst) {

@@ -27,6 +27,13 @@ TEST(ParseMesh, ReadsDegreesAndRefusesOthers) {
   EXPECT_EQ(mesh.dp_shard, 8);
   EXPECT_EQ(mesh.tp, 4);
   EXPECT_EQ(ranks_of(mesh), 64);
+  for (const char* blanks : {"pp=2 dp=8 tp=4", "pp=2, dp=8, tp=4", " pp=2 ,dp=8\ttp=4 "}) {
+    EXPECT_EQ(ranks_of(parse_mesh(blanks)), 64) << blanks;
+    EXPECT_EQ(parse_mesh(blanks).tp, 4) << blanks;
+  }
+  EXPECT_NE(refusal("tp=8 dp=").find("dp= is no degree"), std::string::npos) << refusal("tp=8 dp=");
+  EXPECT_NE(refusal("dp=2,,tp=2").find("comma too many"), std::string::npos);
+  EXPECT_NE(refusal(" ").find("Write pp=2,dp=8,tp=8."), std::string::npos);
   EXPECT_NE(refusal("pd=2").find("Did you mean"), std::string::npos);
   EXPECT_NE(refusal("dp=2,dp_shard=2").find("twice"), std::string::npos);
   EXPECT_NE(refusal("tp=0").find("no degree"), std::string::npos);

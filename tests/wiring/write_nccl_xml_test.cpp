@@ -1,8 +1,11 @@
 // A graph written as NCCL's topology file is read back to the same graph; and our own dump to the very same reading.
 #include "wirewise/wiring/write.h"
 
+#include <algorithm>
 #include <map>
+#include <utility>
 
+#include "wirewise/wiring/cluster_file.h"
 #include "wiring/field.h"
 
 namespace wirewise {
@@ -58,6 +61,92 @@ TEST(WriteNcclXml, HostileNamesStayData) {
   EXPECT_EQ(text.find("<a b"), std::string::npos);
   const Reading again = read_wiring(text, "f");
   EXPECT_NE(find_device(again.wiring, "<a b=\"c\">&$(x)"), -1);
+}
+
+/// The values of an attribute of all elements of a name, in order; "none" where one hasn't it.
+std::vector<std::string> values(const std::string& xml, const std::string& element, const std::string& attribute) {
+  std::vector<std::string> found;
+  for (std::size_t at = xml.find("<" + element + " "); at != std::string::npos; at = xml.find("<" + element + " ", at + 1)) {
+    const std::string tag = xml.substr(at, xml.find('>', at) - at);
+    const std::string sign = " " + attribute + "=\"";
+    const std::size_t begin = tag.find(sign);
+    found.push_back(begin == std::string::npos ? "none" : tag.substr(begin + sign.size(), tag.find('"', begin + sign.size()) - begin - sign.size()));
+  }
+  return found;
+}
+
+bool mentions(const NcclXml& xml, const std::string& words) {
+  return std::any_of(xml.notes.begin(), xml.notes.end(), [&](const std::string& note) { return note.find(words) != std::string::npos; });
+}
+
+/// ncclTopoAddCpu() fails without arch, and for x86_64 without vendor; of Intel's CPUs it wants family and model as well.
+TEST(WriteNcclXml, EveryCpuHasWhatNcclRequires) {
+  std::vector<std::string> sources;
+  for (const char* folder : {"topo", "ncclxml", "smi"}) {
+    const std::vector<std::string> files = field::files(folder);
+    sources.insert(sources.end(), files.begin(), files.end());
+  }
+  std::vector<std::pair<std::string, Reading>> readings;
+  for (const std::string& file : sources) {
+    try {
+      readings.emplace_back(file, read_wiring(*field::text(file), file));
+    } catch (const Error&) {
+      continue;  // refused, as others' tests state
+    }
+  }
+  for (const ShippedMachine& machine : shipped_machines()) readings.emplace_back(machine.name, read_shipped(machine.name).value());
+  for (const char* fragment : {"<cpu numaid='0'/>", "<cpu numaid='0' arch='x86_64'/>", "<cpu numaid='0' arch='x86_64' vendor='GenuineIntel'/>", "<cpu numaid='0' arch='ppc64'/>"}) {
+    std::string text = fragment;
+    text.replace(text.size() - 2, 2, "><pci busid='0000:01:00.0' class='0x030200'><gpu dev='0' sm='80'/></pci></cpu>");
+    readings.emplace_back(fragment, read_wiring("<system>" + text + "</system>", "f"));
+  }
+  for (const auto& [name, reading] : readings) {
+    if (devices_of(reading.wiring, DeviceKind::kHost).size() != 1 || devices_of(reading.wiring, DeviceKind::kGpu).empty()) continue;
+    const NcclXml xml = write_nccl_xml(reading);
+    const auto archs = values(xml.text, "cpu", "arch");
+    for (std::size_t i = 0; i < archs.size(); ++i) {
+      EXPECT_NE(archs[i], "none") << name;
+      if (archs[i] != "x86_64") continue;
+      for (const char* attribute : {"vendor", "familyid", "modelid"}) EXPECT_NE(values(xml.text, "cpu", attribute)[i], "none") << name << ": " << attribute;
+    }
+    EXPECT_EQ(xml.text.find("assumed=") != std::string::npos, mentions(xml, "assumed, as of")) << name;
+  }
+  EXPECT_GT(readings.size(), 20U);
+}
+
+TEST(WriteNcclXml, WhatIsAssumedOfACpuIsReadAsUnknown) {
+  const char* text =
+      "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\n"
+      "GPU0\t X \tSYS\t0-3,8\t0\n"
+      "GPU1\tSYS\t X \t4-7\t1\n";
+  const Reading reading = read_wiring(text, "f");
+  const NcclXml xml = write_nccl_xml(reading);
+  EXPECT_EQ(values(xml.text, "cpu", "assumed"), (std::vector<std::string>{"arch vendor familyid modelid", "arch vendor familyid modelid"}));
+  EXPECT_EQ(values(xml.text, "cpu", "affinity"), (std::vector<std::string>{"0000010f", "000000f0"}));  // CPUs 0-3 and 8; 4-7
+  const Reading again = read_wiring(xml.text, "again");
+  EXPECT_EQ(field::device(again, "numa0").model, "");
+  EXPECT_EQ(field::device(again, "numa0").cpus, "0-3,8");
+  for (const Link& link : again.wiring.links) {
+    EXPECT_TRUE(link.kind != LinkKind::kSockets || link.provenance == Provenance::kAssumed) << link.source;
+  }
+  const Reading half = read_wiring("<system><cpu numaid='0' arch='x86_64' vendor='GenuineIntel'><pci busid='0000:01:00.0' class='0x030200'><gpu dev='0'/></pci></cpu></system>", "f");
+  const NcclXml filled = write_nccl_xml(half);
+  EXPECT_EQ(values(filled.text, "cpu", "assumed"), std::vector<std::string>{"familyid modelid"});
+  EXPECT_EQ(field::device(read_wiring(filled.text, "g"), "numa0").model, "x86_64 GenuineIntel");
+}
+
+TEST(WriteNcclXml, DevicesOfOneNodeThatStateDifferentCpusGetAllOfThem) {
+  const NcclXml xml = write_nccl_xml(read_wiring("\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPHB\t0-1\t0\nGPU1\tPHB\t X \t2-3\t0\n", "f"));
+  EXPECT_EQ(values(xml.text, "cpu", "affinity"), std::vector<std::string>{"0000000f"}) << xml.text;
+  EXPECT_TRUE(mentions(xml, "0-1; 2-3"));
+}
+
+TEST(WriteNcclXml, GraceIsAnArchitectureWithoutFamily) {
+  const NcclXml xml = write_nccl_xml(read_shipped("gb200-nvl72").value());
+  EXPECT_EQ(values(xml.text, "cpu", "arch"), (std::vector<std::string>{"arm64", "arm64"}));
+  for (const char* attribute : {"vendor", "familyid", "modelid", "assumed"}) EXPECT_EQ(values(xml.text, "cpu", attribute), (std::vector<std::string>{"none", "none"}));
+  EXPECT_TRUE(mentions(xml, "written as arm64"));
+  EXPECT_FALSE(mentions(xml, "family"));
 }
 
 TEST(ReadJson, GivesTheVeryReading) {

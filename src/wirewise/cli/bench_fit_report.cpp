@@ -17,6 +17,12 @@ constexpr double kUneven = 0.1;  // directions that differ by more are said to
 
 std::string sizes_text(const std::vector<Bytes>& sizes) { return format_bytes(sizes.front()) + " to " + format_bytes(sizes.back()); }
 
+std::string named(const std::vector<Bytes>& sizes) {
+  std::string names;
+  for (const Bytes size : sizes) names += (names.empty() ? "" : ", ") + format_bytes(size);
+  return names;
+}
+
 void print_json(const std::vector<MeasuredLink>& links) {
   using Json = nlohmann::ordered_json;
   for (const MeasuredLink& one : links) {
@@ -45,7 +51,7 @@ void print_table(const std::vector<MeasuredLink>& links) {
     std::string row =
         fmt::format("{:<26}{:>12}{:>14.4g}{:>12.4g}{:>8.2g} %  {}", one.pair.name, fmt::format("{}, {}", one.pair.from, one.pair.to),
                     one.fit.alpha * 1e6, one.fit.beta / 1e9, one.fit.residual * 100, sizes_text(one.fit.sizes));
-    if (!one.fit.left_out.empty()) row += fmt::format(", {} of {} off the line", one.fit.left_out.size(), one.fit.sizes.size());
+    if (!one.fit.left_out.empty()) row += ", off the line: " + named(one.fit.left_out);
     std::cout << row << "\n";
   }
 }

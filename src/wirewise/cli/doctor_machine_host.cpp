@@ -85,7 +85,7 @@ std::vector<Finding> check_host_name(const MachineFacts& facts) {
   if (!std::all_of(facts.own_addresses.begin(), facts.own_addresses.end(), is_loopback)) return {};
   return {{Severity::kWarning, "The host's own name resolves to itself alone.",
            name + " is " + join(facts.own_addresses, ", ") + ": ranks that tell their peers this name or address can't be reached from other hosts.",
-           "Give it an address of the network in /etc/hosts, in place of the line 127.0.1.1, or name the interface with WIREWISE_NET, NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME."}};
+           "Give it an address of the network in /etc/hosts, in place of " + join(facts.own_addresses, " and ") + ", or name the interface with WIREWISE_NET, NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME."}};
 }
 
 std::vector<Finding> check_interfaces(const MachineFacts& facts) {

@@ -61,11 +61,11 @@ void interfaces(const NcclLog& log, std::vector<Finding>& findings) {
   std::map<std::pair<std::string, std::string>, std::set<std::string>> used;  // name and address: hosts
   std::map<std::string, std::set<std::string>> holders;                       // of an address
   std::map<std::string, bool> first_seen;                                     // host: its first interface for data is known
-  std::map<std::string, std::set<std::string>> names;                         // of an interface: hosts
+  std::map<std::string, std::set<std::string>> names;                         // of a host: all its interfaces
   for (const NcclInterface& one : log.interfaces) {
     if (!one.sockets || !first_seen[one.host] || leads_nowhere(one.name)) used[{one.name, one.address}].insert(one.host);
     if (one.sockets) first_seen[one.host] = true;
-    if (!one.sockets) names[one.name].insert(one.host);
+    if (!one.sockets) names[one.host].insert(one.name);
     holders[one.address].insert(one.host);
   }
   const bool several = hosts_of(log) > 1 || std::any_of(log.communicators.begin(), log.communicators.end(), [](const NcclCommunicator& one) { return one.size > static_cast<int>(one.ranks.size()) && !one.ranks.empty(); });
@@ -85,9 +85,11 @@ void interfaces(const NcclLog& log, std::vector<Finding>& findings) {
                         "Name the interface that leads to the other hosts with NCCL_SOCKET_IFNAME."});
     return;
   }
-  if (names.size() > 1) {
+  std::map<std::string, std::set<std::string>> by_names;  // "ib0 and ib1": hosts
+  for (const auto& [host, own] : names) by_names[join(std::vector<std::string>(own.begin(), own.end()), " and ")].insert(host);
+  if (by_names.size() > 1) {
     std::vector<std::string> each;
-    for (const auto& [name, hosts] : names) each.push_back(fmt::format("{} on {}", name, some(hosts)));
+    for (const auto& [own, hosts] : by_names) each.push_back(fmt::format("{} on {}", own, some(hosts)));
     each.resize(std::min(each.size(), kMostNamed));
     findings.push_back({Severity::kInfo, "Hosts meet over interfaces of different names.", join(each, "; ") + ".", "See that these are in one network; if not, name the right one with NCCL_SOCKET_IFNAME."});
   }

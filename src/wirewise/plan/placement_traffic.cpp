@@ -45,14 +45,29 @@ std::vector<std::vector<int>> expert_groups(const Mesh& mesh, int ep) {
 
 double share(int n) { return (n - 1.0) / n; }
 
+/// "tp=8", "dp=2" of "tp=8,dp=2", "tp=8 dp=2" and "tp=8, dp=2".
+std::vector<std::string> degrees_of(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  std::vector<std::string> words;
+  for (const std::string& part : split(text, ',')) {
+    const std::size_t before = words.size();
+    for (std::size_t begin = part.find_first_not_of(kBlanks); begin != std::string::npos;) {
+      const std::size_t end = std::min(part.find_first_of(kBlanks, begin), part.size());
+      words.push_back(part.substr(begin, end - begin));
+      begin = part.find_first_not_of(kBlanks, end);
+    }
+    if (words.size() == before) throw bad_input("the mesh has a comma too many.", "Write pp=2,dp=8,tp=8.");
+  }
+  return words;
+}
+
 }  // namespace
 
 Strategy parse_mesh(std::string_view text) {
   Strategy strategy;
   strategy.dp_shard = 1;
   std::vector<std::string> seen;
-  for (const std::string& word : split(text, ',')) {
-    if (word.empty()) throw bad_input("the mesh has a comma too many.", "Write pp=2,dp=8,tp=8.");
+  for (const std::string& word : degrees_of(text)) {
     const auto equals = word.find('=');
     std::string name = word.substr(0, equals);
     if (name == "dp") name = "dp_shard";

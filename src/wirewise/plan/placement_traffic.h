@@ -11,7 +11,7 @@
 
 namespace wirewise {
 
-/// Degrees as people write them: "pp=2,dp=8,tp=8". Keys: pp, dp_replicate, dp_shard (or dp), cp, tp, ep; each 1 or more; ep divides dp_shard.
+/// Degrees as people write them: "pp=2,dp=8,tp=8", or with blanks between. Keys: pp, dp_replicate, dp_shard (or dp), cp, tp, ep; each 1 or more; ep divides dp_shard.
 /// Throws bad input naming the word.
 [[nodiscard]] Strategy parse_mesh(std::string_view text);
 /// Ranks of a mesh whose degrees are all given.

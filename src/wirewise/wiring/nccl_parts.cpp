@@ -95,6 +95,18 @@ class Reader {
     }
   }
 
+  /// Without what we wrote as assumed (write_nccl_xml()).
+  static CpuKind cpu_kind_of(pugi::xml_node node) {
+    const std::vector<std::string> assumed = split(node.attribute("assumed").value(), ' ');
+    const auto known = [&](std::string_view name) { return std::find(assumed.begin(), assumed.end(), name) == assumed.end(); };
+    CpuKind cpu;
+    if (known("arch")) cpu.arch = node.attribute("arch").value();
+    if (known("vendor")) cpu.vendor = node.attribute("vendor").value();
+    if (known("familyid")) cpu.family = attribute_number(node, "familyid", -1, 0, 65535);
+    if (known("modelid")) cpu.model = attribute_number(node, "modelid", -1, 0, 65535);
+    return cpu;
+  }
+
   void cpu(pugi::xml_node node) {
     const int host = host_of(lower_case(node.attribute("host_hash").value()), node);
     const int numa = attribute_number(node, "numaid", -1, 0, 4095);
@@ -109,7 +121,7 @@ class Reader {
       part.numa = numa;
       part.name = numa >= 0 ? "numa" + std::to_string(numa) : "numa?" + std::to_string(unknown_nodes_++);
       part.cpus = cpus_of_mask(node.attribute("affinity").value(), attribute_number(node, "affinity_offset", 0, 0, 65535));
-      part.cpu = {node.attribute("arch").value(), node.attribute("vendor").value(), attribute_number(node, "familyid", -1, 0, 65535), attribute_number(node, "modelid", -1, 0, 65535)};
+      part.cpu = cpu_kind_of(node);
       part.model = describe(part.cpu);
       place = add_part(std::move(part), node);
     }

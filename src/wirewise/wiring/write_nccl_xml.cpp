@@ -1,11 +1,14 @@
 // A host's tree as <cpu>, <pci>, <gpu> and <nic>. Names and texts come from files: pugixml escapes them.
 //
 // The format knows neither host bridges nor names of PCI devices. Where a NUMA node has several bridges, what hangs on each carries its name in
-// an attribute `bridge`, which read_nccl_xml() takes and NCCL leaves alone; an empty one stands on the node itself.
+// an attribute `bridge`, which read_nccl_xml() takes and NCCL leaves alone; an empty one stands on the node itself. NCCL reads no <cpu> without
+// an architecture, nor one of x86_64 without vendor, family and model: what isn't known of them is written as assumed, and an attribute
+// `assumed`, of the same sort as `bridge`, names which those are.
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <pugixml.hpp>
+#include <set>
 #include <sstream>
 
 #include "wirewise/base/text.h"
@@ -20,6 +23,12 @@ namespace wirewise {
 namespace {
 
 constexpr int kMostDepth = 64;
+const CpuKind kOtherVendors{"x86_64", "GenuineIntel", 6, 85};  // family and model of those but AMD's
+
+/// The CPU of the link class that is assumed between sockets.
+CpuKind assumed_cpu() { return *cpu_of_sockets("AMD xGMI, Zen 2"); }
+
+std::string joined(const std::set<std::string>& parts, std::string_view separator) { return join(std::vector<std::string>(parts.begin(), parts.end()), separator); }
 
 class Writer {
  public:
@@ -125,7 +134,8 @@ class Writer {
     pugi::xml_node node = cpu_element(-1);
     if (device(down.device).kind == DeviceKind::kHostBridge) parts(down.device, node);
     else part(down, node);
-    if (!node.first_child()) system_.remove_child(node);
+    if (node.first_child()) kind_of_cpu(node, {});
+    else system_.remove_child(node);
   }
 
   pugi::xml_node cpu_element(int numa) {
@@ -135,23 +145,65 @@ class Writer {
     return node;
   }
 
+  /// What NCCL wants to know of a CPU; what isn't known of it is that of the CPU whose sockets are assumed elsewhere too.
+  void kind_of_cpu(pugi::xml_node node, CpuKind kind) {
+    const CpuKind usual = assumed_cpu();
+    std::string assumed;
+    const auto take = [&](auto& own, const auto& other, bool missing, const char* name) {
+      if (!missing) return;
+      own = other;
+      assumed += (assumed.empty() ? "" : " ") + std::string(name);
+    };
+    take(kind.arch, usual.arch, kind.arch.empty(), "arch");
+    if (kind.arch == "x86_64") {
+      take(kind.vendor, usual.vendor, kind.vendor.empty(), "vendor");
+      const CpuKind same = kind.vendor == usual.vendor ? usual : kOtherVendors;
+      take(kind.family, same.family, kind.family < 0, "familyid");
+      take(kind.model, same.model, kind.model < 0, "modelid");
+    }
+    node.append_attribute("arch") = kind.arch.c_str();
+    if (!kind.vendor.empty()) node.append_attribute("vendor") = kind.vendor.c_str();
+    if (kind.family >= 0) node.append_attribute("familyid") = kind.family;
+    if (kind.model >= 0) node.append_attribute("modelid") = kind.model;
+    if (assumed.empty()) return;
+    node.append_attribute("assumed") = assumed.c_str();
+    assumed_cpu_ = describe(kind);
+    std::replace(assumed.begin(), assumed.end(), ' ', ',');
+    assumed_of_.insert(assumed);
+  }
+
+  /// "0-23" of the devices on a NUMA node of which nothing else says the CPUs; where they differ, all of them.
+  std::string cpus_below(int numa) {
+    std::set<std::string> stated;
+    std::vector<int> reached{numa};
+    for (std::size_t i = 0; i < reached.size(); ++i) {
+      for (const Down& down : tree_.of(reached[i])) {
+        if (!mask_of_cpus(device(down.device).cpus).empty()) stated.insert(device(down.device).cpus);
+        reached.push_back(down.device);
+      }
+    }
+    if (stated.size() > 1) {
+      written_.notes.push_back("devices of NUMA node " + std::to_string(device(numa).numa) + " state different CPUs: " + joined(stated, "; ") +
+                               ". The format has them by node: it gets all of them.");
+    }
+    return joined(stated, ",");
+  }
+
   void cpu(const Down& down) {
     const Device& numa = device(down.device);
     pugi::xml_node node = cpu_element(numa.numa);
-    if (const std::string mask = mask_of_cpus(numa.cpus); !mask.empty()) node.append_attribute("affinity") = mask.c_str();
+    bridges(down.device, node);
+    if (numa.numa < 0 && !node.first_child()) {
+      system_.remove_child(node);
+      return;
+    }
+    if (const std::string mask = mask_of_cpus(numa.cpus.empty() ? cpus_below(down.device) : numa.cpus); !mask.empty()) node.append_attribute("affinity") = mask.c_str();
     auto kind = cpu_kind(numa.model);
     if (!kind && numa.model.empty() && down.link->provenance != Provenance::kAssumed) {
       kind = cpu_of_sockets(down.link->source);
-      if (kind) guessed_cpu_ = down.link->source;
+      if (kind) guessed_cpu_ = describe(*kind) + ", which " + printable(down.link->source) + " joins";
     }
-    if (kind) {
-      node.append_attribute("arch") = kind->arch.c_str();
-      if (!kind->vendor.empty()) node.append_attribute("vendor") = kind->vendor.c_str();
-      if (kind->family >= 0) node.append_attribute("familyid") = kind->family;
-      if (kind->model >= 0) node.append_attribute("modelid") = kind->model;
-    }
-    bridges(down.device, node);
-    if (numa.numa < 0 && !node.first_child()) system_.remove_child(node);
+    kind_of_cpu(node, kind.value_or(CpuKind{}));
   }
 
   /// Bridges of one NUMA node are told apart where they have to be.
@@ -264,7 +316,11 @@ class Writer {
       written_.notes.push_back("the PCI addresses of " + std::to_string(gpus) + " GPUs, " + std::to_string(nics) + " NICs and " + std::to_string(switches) +
                                " PCIe switches aren't known: they are made up, in domains f000 and up, where NCCL finds no device of a real machine.");
     }
-    if (!guessed_cpu_.empty()) written_.notes.push_back("family and model of the CPUs are those of one that " + printable(guessed_cpu_) + " joins.");
+    if (!guessed_cpu_.empty()) written_.notes.push_back("what the CPUs are isn't told; they are written as " + guessed_cpu_ + ".");
+    if (!assumed_of_.empty()) {
+      written_.notes.push_back("NCCL reads no CPU without " + joined(assumed_of_, ";") + ", which aren't known: assumed, as of " + assumed_cpu_ +
+                               ". Put the machine's own there (lscpu).");
+    }
     for (const Down& down : loose_) {
       written_.notes.push_back("the place of " + printable(device(down.device).name) + " isn't known: it stands outside of all CPUs, where NCCL leaves it out.");
     }
@@ -283,7 +339,8 @@ class Writer {
   pugi::xml_document document_;
   pugi::xml_node system_;
   int host_ = 0;
-  std::string guessed_cpu_;
+  std::string guessed_cpu_, assumed_cpu_;
+  std::set<std::string> assumed_of_;  // attributes of CPUs that aren't known
 };
 
 }  // namespace
