@@ -146,6 +146,9 @@ TEST(ClusterFile, RefusesWithPlaceAndNearestWord) {
   EXPECT_NE(refused(host + "names = \"a,a\"\n").find("two hosts are named a"), std::string::npos);
   EXPECT_NE(refused(host + "count = 4\n[[level]]\nhosts = 2\n").find("nothing joins the 2 groups of level leaf"), std::string::npos);
   EXPECT_NE(refused(host + "count = 4\n[[level]]\noversubscription = 2\n").find("nothing above"), std::string::npos);
+  const std::string levels = host + "count = 4\n[[level]]\nhosts = 2\n[[level]]\nname = \"fabric\"\ngroups = 1\n[[level]]\nname = \"fabric\"\n";
+  EXPECT_NE(refused(levels).find("two hosts or switches are named fabric0"), std::string::npos) << refused(levels);
+  EXPECT_NE(refused("[[host]]\ntemplate = \"dgx-1\"\nnames = \"leaf0\"\n[[level]]\n").find("two hosts or switches are named leaf0"), std::string::npos);
   EXPECT_NE(refused("[[host]\n").find("c.toml:1:"), std::string::npos);
   EXPECT_NE(refused("x = 1\n").find("c.toml:1:1: there is no key x"), std::string::npos);
   EXPECT_NE(refused("name = \"x\"\n").find("describes no host"), std::string::npos);

@@ -28,6 +28,7 @@ class ClusterBuilder {
       if (!spec_.hosts[i].out && !spec_.hosts[i].kind->domain.empty()) join_domain(spec_.hosts[i], first_[i]);
     }
     if (!spec_.network.levels.empty()) add_network();
+    tell_apart();
     return std::move(wiring_);
   }
 
@@ -101,6 +102,15 @@ class ClusterBuilder {
     device.kind = DeviceKind::kSwitch;
     device.level = level;
     return {add_device(wiring_, std::move(device)), 0};
+  }
+
+  /// Links are described by the names of hosts and of what stands outside of them, so these are all different.
+  void tell_apart() const {
+    std::set<std::string_view> names;
+    for (const Device& device : wiring_.devices) {
+      if (device.host >= 0 && device.kind != DeviceKind::kHost) continue;
+      if (!names.insert(device.name).second) throw bad_input("two hosts or switches are named " + printable(device.name) + ".", "Give each [[level]] a name of its own, which no host begins with.");
+    }
   }
 
   void add_network() {
