@@ -206,6 +206,54 @@ TEST_F(DoctorMachine, AGpuThatDiffersFromItsPeers) {
   EXPECT_TRUE(has(check_wiring(wire(facts.machine).wiring), Severity::kWarning, "GPU2 (0000:b1:00.0): PCIe 4 x4; the other 2: PCIe 4 x16"));
 }
 
+/// nvidia-smi -q of one GPU at generation 3 of 4, on 8 of 16 lanes.
+std::string smi_q(const std::string& state, const std::string& more = {}, const std::string& width = "8x", const std::string& most_width = "16x", const std::string& slot = "N/A") {
+  return "==============NVSMI LOG==============\n\nAttached GPUs : 1\nGPU 00000000:01:00.0\n    Product Name : NVIDIA A40\n    PCI\n        GPU Link Info\n            PCIe Generation\n"
+         "                Max : 4\n                Current : 3\n                Host Max : " + slot + "\n            Link Width\n                Max : " + most_width + "\n                Current : " + width +
+         "\n    Performance State : " + state + "\n" + more;
+}
+
+TEST(DoctorFrom, ALinkBelowWhatItCouldIsAWarningWhereIdlingDoesNotExplainIt) {
+  const auto warned = [](const std::string& text, const std::string& words) {
+    for (const Finding& finding : check_reading(read_wiring(text, "smiq.txt"), "smiq.txt")) {
+      if (finding.severity == Severity::kWarning && finding.title.find(words) != std::string::npos) return !finding.remedy.empty();
+    }
+    return false;
+  };
+  const std::string generation = "runs at generation 3 of 4", width = "has 8 lanes of 16";
+  EXPECT_TRUE(warned(smi_q("P0"), generation));
+  EXPECT_TRUE(warned(smi_q("P0"), width));
+  EXPECT_FALSE(warned(smi_q("P8"), generation));  // GPUs slow their link while they idle
+  EXPECT_TRUE(warned(smi_q("P8"), width));        // but give no lanes up
+  EXPECT_TRUE(warned(smi_q("P8", "    Utilization\n        Gpu : 35 %\n"), generation));
+  EXPECT_FALSE(warned(smi_q("P8", "    Utilization\n        Gpu : 0 %\n"), generation));
+  EXPECT_FALSE(warned(smi_q("P0", "    Clocks Event Reasons\n        Idle : Active\n"), generation));
+  EXPECT_FALSE(warned(smi_q("P0", "", "8x", "8x"), "lanes"));       // a slot of eight
+  EXPECT_FALSE(warned(smi_q("P0", "", "8x", "8x", "3"), "generation"));  // of PCIe 3
+  const std::string head = "index, pcie.link.gen.current, pcie.link.gen.max, pcie.link.width.current, pcie.link.width.max, pstate, utilization.gpu [%]\n";
+  EXPECT_TRUE(warned(head + "0, 3, 4, 8, 16, P8, 12 %\n", generation));
+  EXPECT_FALSE(warned(head + "0, 3, 4, 8, 16, P8, 0 %\n", generation));
+  EXPECT_TRUE(warned(head + "0, 3, 4, 8, 16, P8, 0 %\n", width));
+  // Said once more by our own dump, and of each of several hosts.
+  EXPECT_TRUE(warned(write_json(read_wiring(smi_q("P0"), "f")), generation));
+  std::string two;
+  for (const std::string& host : {"n1", "n2"}) {
+    for (const std::string& line : split(smi_q("P0"), '\n')) two += host + ": " + line + "\n";
+  }
+  EXPECT_TRUE(warned(two, "n2: GPU0's PCIe link " + generation));
+}
+
+TEST(DoctorFrom, WhatAFileSaysIsWrongHasARemedy) {
+  const std::string text = smi_q("P0", "    Remapped Rows\n        Pending : Yes\n        Remapping Failure Occurred : Yes\n    Clocks Event Reasons\n        HW Slowdown : Active\n    Fabric\n        State : In Progress\n"
+                                       "    ECC Errors\n        Volatile\n            DRAM Uncorrectable : 3\n", "16x");
+  std::size_t warnings = 0;
+  for (const Finding& finding : check_reading(read_wiring(text, "f"), "f")) {
+    warnings += finding.severity == Severity::kWarning ? 1 : 0;
+    EXPECT_FALSE(finding.severity == Severity::kWarning && finding.remedy.empty()) << finding.title;
+  }
+  EXPECT_EQ(warnings, 6U);  // generation, rows that wait, rows that failed, slowed, fabric, memory
+}
+
 TEST_F(DoctorMachine, NamesAndInterfaces) {
   facts.own_addresses = {"127.0.1.1"};
   EXPECT_TRUE(has(check_host_name(facts), Severity::kWarning, "trainer7 is 127.0.1.1"));

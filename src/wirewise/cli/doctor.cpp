@@ -81,9 +81,7 @@ void register_doctor(CLI::App& app, int& exit) {
       findings = diagnose_machine(gather_machine_facts({}, arguments->ranks));
     } else {
       const Reading reading = read_wiring_file(arguments->from);
-      findings = check_wiring(reading.wiring);
-      for (const Note& note : reading.notes) findings.push_back({Severity::kInfo, note.text, arguments->from + (note.line > 0 ? ":" + std::to_string(note.line) : ""), ""});
-      sort_findings(findings);
+      findings = check_reading(reading, arguments->from);
     }
     print_findings(findings, arguments->json, "Nothing found that is wrong.");
     exit = exit_code_of(findings);

@@ -55,5 +55,7 @@ struct MachineFacts {
 [[nodiscard]] std::vector<Finding> check_visible_gpus(const MachineFacts& facts);
 /// What a graph alone shows: GPUs that differ from their peers, NICs far from their GPUs.
 [[nodiscard]] std::vector<Finding> check_wiring(const Wiring& wiring);
+/// The same of what `file` describes, with what its reader noted, worst first.
+[[nodiscard]] std::vector<Finding> check_reading(const Reading& reading, const std::string& file);
 
 }  // namespace wirewise

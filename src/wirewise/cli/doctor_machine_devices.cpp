@@ -170,4 +170,13 @@ std::vector<Finding> check_wiring(const Wiring& wiring) {
   return findings;
 }
 
+std::vector<Finding> check_reading(const Reading& reading, const std::string& file) {
+  std::vector<Finding> findings = check_wiring(reading.wiring);
+  for (const Note& note : reading.notes) {
+    findings.push_back({note.remedy.empty() ? Severity::kInfo : Severity::kWarning, note.text, file + (note.line > 0 ? ":" + std::to_string(note.line) : ""), note.remedy});
+  }
+  sort_findings(findings);
+  return findings;
+}
+
 }  // namespace wirewise

@@ -27,7 +27,7 @@ void print_notes(const Reading& reading, const std::string& file) {
     std::string place = printable(file);
     if (note.line > 0) place += ":" + std::to_string(note.line);
     if (note.line > 0 && note.column > 0) place += ":" + std::to_string(note.column);
-    std::cerr << place << ": note: " << printable(note.text) << "\n";
+    std::cerr << place << ": note: " << printable(note.text) << (note.remedy.empty() ? "" : " ") << printable(note.remedy) << "\n";
   }
 }
 

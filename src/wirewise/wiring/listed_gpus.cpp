@@ -41,10 +41,14 @@ void set_listed_pcie(Reading& reading, int gpu, const PcieSeen& seen, std::optio
   }
   const std::string& name = reading.wiring.devices[static_cast<std::size_t>(gpu)].name;
   const std::string runs = name + "'s PCIe link runs at generation " + std::to_string(seen.generation) + " of " + std::to_string(seen.most_generation);
-  if (slowed && busy) reading.notes.push_back({line, 0, runs + ", and the GPU isn't idle."});
-  if (slowed && !idle) reading.notes.push_back({line, 0, runs + "; whether the GPU idles, and slows it therefore, isn't said."});
+  if (slowed && busy) {
+    reading.notes.push_back({line, 0, runs + ", and the GPU isn't idle.",
+                             "Set the slot's generation in the BIOS to automatic, seat the card and its riser again, and look for corrected errors in dmesg and for replays in nvidia-smi -q."});
+  }
+  if (slowed && !idle) reading.notes.push_back({line, 0, runs + "; whether the GPU idles, and slows it therefore, isn't said: look again while it works."});
   if (seen.lanes > 0 && seen.lanes < seen.most_lanes) {
-    reading.notes.push_back({line, 0, name + "'s PCIe link has " + std::to_string(seen.lanes) + " lanes of " + std::to_string(seen.most_lanes) + (idle && *idle ? "; the GPU idles." : ".")});
+    reading.notes.push_back({line, 0, name + "'s PCIe link has " + std::to_string(seen.lanes) + " lanes of " + std::to_string(seen.most_lanes) + ", which idling changes nothing of.",
+                             "Seat the card again, clean its contacts, look for a riser or a slot that is shared; then a BIOS setting that splits the slot (bifurcation)."});
   }
 }
 
@@ -63,6 +67,11 @@ std::optional<bool> rests(std::string_view performance_state) noexcept {
   const auto number = parse_integer(performance_state.substr(1));
   if (!number || *number < 0 || *number > 15) return std::nullopt;
   return *number >= 5;
+}
+
+bool at_work(std::string_view utilization) noexcept {
+  const auto number = parse_integer(utilization.substr(0, utilization.find_first_of(" %")));
+  return number && *number > 0;
 }
 
 }  // namespace wirewise

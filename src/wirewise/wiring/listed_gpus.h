@@ -20,8 +20,8 @@ int add_listed_gpu(Wiring& wiring, int index, const std::string& model);
 struct PcieSeen {
   int generation = 0, most_generation = 0, lanes = 0, most_lanes = 0;
 };
-/// Makes a GPU's link what is stated of it. One that runs below what it could is noted, but its generation not of a GPU that idles, as it slows
-/// its link itself. `idle`: empty where it isn't stated.
+/// Makes a GPU's link what is stated of it. One that runs below what it could is noted as wrong, but its generation not of a GPU that idles, as it
+/// slows its link itself. `idle`: empty where it isn't stated.
 void set_listed_pcie(Reading& reading, int gpu, const PcieSeen& seen, std::optional<bool> idle, int line);
 
 /// "N/A" and its kind.
@@ -30,5 +30,7 @@ void set_listed_pcie(Reading& reading, int gpu, const PcieSeen& seen, std::optio
 [[nodiscard]] std::string listed_pci(std::string_view text);
 /// Whether a performance state, "P8", is one of rest; empty when it is none.
 [[nodiscard]] std::optional<bool> rests(std::string_view performance_state) noexcept;
+/// Whether a utilisation, "35 %" or "35", is above 0.
+[[nodiscard]] bool at_work(std::string_view utilization) noexcept;
 
 }  // namespace wirewise

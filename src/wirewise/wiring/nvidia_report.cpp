@@ -18,6 +18,7 @@ struct Wanted {
 };
 constexpr std::string_view kModel = "model", kMemory = "memory", kState = "performance state", kIdle = "idle", kMig = "MIG", kFabric = "NVLink fabric", kFabricStatus = "NVLink fabric status";
 constexpr std::string_view kGeneration = "PCIe generation", kMostGeneration = "PCIe generation, most", kWidth = "PCIe width", kMostWidth = "PCIe width, most";
+constexpr std::string_view kSlotGeneration = "PCIe generation of the slot", kUtilization = "utilization";
 constexpr std::string_view kPending = "remapped rows pending", kFailure = "row remapping failed", kRetired = "retired pages pending";
 constexpr Wanted kWanted[] = {
     {"product_name", "product_name", kModel},
@@ -33,7 +34,7 @@ constexpr Wanted kWanted[] = {
     {"pci/gpu_link_info/pcie_generation/current", "pci/pci_gpu_link_info/pcie_gen/current_link_gen", kGeneration},
     {"pci/gpu_link_info/pcie_generation/max", "pci/pci_gpu_link_info/pcie_gen/max_link_gen", kMostGeneration},
     {"pci/gpu_link_info/pcie_generation/device_max", "pci/pci_gpu_link_info/pcie_gen/max_device_link_gen", "PCIe generation of the GPU"},
-    {"pci/gpu_link_info/pcie_generation/host_max", "pci/pci_gpu_link_info/pcie_gen/max_host_link_gen", "PCIe generation of the slot"},
+    {"pci/gpu_link_info/pcie_generation/host_max", "pci/pci_gpu_link_info/pcie_gen/max_host_link_gen", kSlotGeneration},
     {"pci/gpu_link_info/link_width/current", "pci/pci_gpu_link_info/link_widths/current_link_width", kWidth},
     {"pci/gpu_link_info/link_width/max", "pci/pci_gpu_link_info/link_widths/max_link_width", kMostWidth},
     {"pci/replays_since_reset", "pci/replay_counter", "PCIe replays"},
@@ -45,7 +46,7 @@ constexpr Wanted kWanted[] = {
     {"fb_memory_usage/total", "fb_memory_usage/total", kMemory},
     {"memory_usage/total", "memory_usage/total", kMemory},
     {"fb_memory_usage/used", "fb_memory_usage/used", "memory used"},
-    {"utilization/gpu", "utilization/gpu_util", "utilization"},
+    {"utilization/gpu", "utilization/gpu_util", kUtilization},
     {"ecc_mode/current", "ecc_mode/current_ecc", "ECC"},
     {"ecc_errors/volatile/dram_uncorrectable", "ecc_errors/volatile/dram_uncorrectable", "ECC errors, uncorrected"},
     {"ecc_errors/volatile/double_bit/total", "ecc_errors/volatile/double_bit/total", "ECC errors, uncorrected"},
@@ -93,15 +94,19 @@ class Builder {
     device().pci = listed_pci(gpu.bus_id);
     pcie_ = {};
     idle_.reset();
+    working_ = false;
+    slot_generation_ = 0;
     stated_.clear();
     mig_.clear();
     for (const ReportField& field : gpu.fields) take(field);
+    if (working_) idle_ = false;
+    if (slot_generation_ > 0) pcie_.most_generation = std::min(pcie_.most_generation, slot_generation_);
     set_listed_pcie(reading_, at_, pcie_, idle_, gpu.line);
   }
 
  private:
   Device& device() { return reading_.wiring.devices[static_cast<std::size_t>(at_)]; }
-  void note(int line, std::string text) { reading_.notes.push_back({line, 0, std::move(text)}); }
+  void note(int line, std::string text, std::string remedy = {}) { reading_.notes.push_back({line, 0, std::move(text), std::move(remedy)}); }
 
   void take(const ReportField& field) {
     const auto row = std::find_if(std::begin(kWanted), std::end(kWanted), [&](const Wanted& wanted) { return field.path == wanted.text || field.path == wanted.xml; });
@@ -127,13 +132,16 @@ class Builder {
     if (name == kMostWidth) pcie_.most_lanes = small_number(value);
     if (name == kState && !idle_) idle_ = rests(value);
     if (name == kIdle) idle_ = value == "Active";
+    if (name == kUtilization) working_ = at_work(value);
+    if (name == kSlotGeneration) slot_generation_ = small_number(value);
     if (name == kMig && value == "Enabled") note(field.line, name_ + " is divided by MIG: a process gets a slice's memory and units, not the card's.");
-    if (name == kFabric && value != "Completed") note(field.line, name_ + "'s NVLink fabric is " + value + ": it isn't ready, and CUDA can't start there. Look at nvidia-fabricmanager's log.");
-    if (name == kFabricStatus && value != "Success") note(field.line, name_ + "'s NVLink fabric says " + value + ".");
-    if ((name == kPending || name == kRetired) && value == "Yes") note(field.line, name_ + " waits for a reset to take memory that fails out of use.");
-    if (name == kFailure && value == "Yes") note(field.line, name_ + " can't take failing memory out of use any more.");
-    if (name == "slowed by hardware" && value == "Active") note(field.line, name_ + " is slowed down by its hardware: heat or power.");
-    if (name == "ECC errors, uncorrected" && value != "0") note(field.line, name_ + " had " + value + " memory errors that weren't corrected since its driver was loaded.");
+    if (name == kFabric && value != "Completed") note(field.line, name_ + "'s NVLink fabric is " + value + ": it isn't ready, and CUDA can't start there.", "Start nvidia-fabricmanager of the driver's version, and look at its log.");
+    if (name == kFabricStatus && value != "Success") note(field.line, name_ + "'s NVLink fabric says " + value + ".", "Look at nvidia-fabricmanager's log.");
+    if ((name == kPending || name == kRetired) && value == "Yes") note(field.line, name_ + " waits for a reset to take memory that fails out of use.", "End what runs on it, then nvidia-smi --gpu-reset, or restart the host.");
+    if (name == kFailure && value == "Yes") note(field.line, name_ + " can't take failing memory out of use any more.", "Take it out of service: it wants a replacement.");
+    if (name == "slowed by hardware" && value == "Active") note(field.line, name_ + " is slowed down by its hardware: heat or power.", "Look at its temperature, fans and air flow, and at the power supply and its cables.");
+    if (name == "ECC errors, uncorrected" && value != "0") note(field.line, name_ + " had " + value + " memory errors that weren't corrected since its driver was loaded.",
+                                                                          "Look for Xid 48, 63, 64, 94 and 95 in dmesg; reset the GPU, and have it replaced if they come again.");
     reading_.facts.push_back({name_, std::string(name), value, field.line});
   }
 
@@ -147,6 +155,8 @@ class Builder {
   std::string name_, mig_;
   PcieSeen pcie_;
   std::optional<bool> idle_;
+  bool working_ = false;
+  int slot_generation_ = 0;
   std::set<std::string_view> stated_;
 };
 

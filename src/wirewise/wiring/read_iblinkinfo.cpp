@@ -100,6 +100,8 @@ class Reader {
   }
 
  private:
+  void wrong(int line, std::string text, std::string remedy) { reading_.notes.push_back({line, 0, std::move(text), std::move(remedy)}); }
+
   void note(int line, std::string text, bool partial = false) {
     reading_.notes.push_back({line, 0, std::move(text)});
     reading_.partial = reading_.partial || partial;
@@ -245,9 +247,9 @@ class Reader {
       if (!port.warning.empty()) {
         std::string warning = port.warning;
         warning[0] = 'c';
-        note(port.line, name + (port.rate.empty() ? "" : " runs at " + port.rate + " and") + " " + warning + ".");
+        wrong(port.line, name + (port.rate.empty() ? "" : " runs at " + port.rate + " and") + " " + warning + ".", "Seat the cable again at both ends, clean it, look at ibqueryerrors; then another cable or port.");
       }
-      if (port.up && !port.state.starts_with("Active")) note(port.line, name + " is " + port.state + ": the cable carries, but no subnet manager has brought it up.");
+      if (port.up && !port.state.starts_with("Active")) wrong(port.line, name + " is " + port.state + ": the cable carries, but no subnet manager has brought it up.", "Start one (opensm), or look why the running one leaves the port out.");
       if (port.up) continue;
       if (!fabric_.nodes.at(port.node).is_switch) note(port.line, name + " is " + port.state + ".");
       ++down[port.node][port.state];

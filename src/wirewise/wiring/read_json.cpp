@@ -204,8 +204,8 @@ Reading read_json(std::string_view text, std::string_view file) {
     reading.facts.push_back({entry.text("subject", true), entry.text("name", true), entry.text("value", true), entry.integer("line", 0, 0, kMostNumber)});
   });
   each("notes", [&](const Entry& entry) {
-    entry.only({"line", "column", "text"});
-    reading.notes.push_back({entry.integer("line", 0, 0, kMostNumber), entry.integer("column", 0, 0, kMostNumber), entry.text("text", true)});
+    entry.only({"line", "column", "text", "remedy"});
+    reading.notes.push_back({entry.integer("line", 0, 0, kMostNumber), entry.integer("column", 0, 0, kMostNumber), entry.text("text", true), entry.text("remedy", false)});
   });
   return reading;
 }

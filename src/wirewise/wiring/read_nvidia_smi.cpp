@@ -119,6 +119,7 @@ class QueryReader {
     const int at = add_listed_gpu(reading_.wiring, free_index(line, wanted), "");
     pcie_ = {};
     idle_.reset();
+    working_ = false;
     for (std::size_t i = 0; i < cells.size(); ++i) read_cell(line, columns_[i], cells[i], at);
     if (pcie_.generation + pcie_.most_generation + pcie_.lanes + pcie_.most_lanes > 0) set_listed_pcie(reading_, at, pcie_, idle_, line.number);
   }
@@ -146,7 +147,11 @@ class QueryReader {
     if (column == "pcie.link.gen.max") pcie_.most_generation = value;
     if (column == "pcie.link.width.current") pcie_.lanes = value;
     if (column == "pcie.link.width.max") pcie_.most_lanes = value;
-    if (column == "pstate") idle_ = rests(cell);
+    if (column == "pstate" && !working_) idle_ = rests(cell);
+    if (column == "utilization.gpu" && at_work(cell)) {
+      working_ = true;
+      idle_ = false;
+    }
   }
 
   Bytes memory(const TextLine& line, const Column& column, const std::string& cell) const {
@@ -183,6 +188,7 @@ class QueryReader {
   std::vector<Column> columns_;
   std::set<int> indices_;
   PcieSeen pcie_;
+  bool working_ = false;
   std::optional<bool> idle_;
   bool gap_ = false, over_ = false;  // a blank line behind the last row; the table has ended
   std::set<std::string> models_;
@@ -285,7 +291,8 @@ class ListReader {
     const int nvswitch = add_device(reading_.wiring, std::move(middle));
     for (const auto& [gpu, speeds] : links_) {
       const std::string& name = reading_.wiring.devices[static_cast<std::size_t>(gpu)].name;
-      if (speeds.size() < most) reading_.notes.push_back({0, 0, name + " has " + std::to_string(speeds.size()) + " NVLinks up, others " + std::to_string(most) + "."});
+      if (speeds.size() < most) reading_.notes.push_back({0, 0, name + " has " + std::to_string(speeds.size()) + " NVLinks up, others " + std::to_string(most) + ".",
+                                                             "Reset the GPUs or restart the host; links that stay down want the card, its bridge or its baseboard repaired."});
       if (speeds.empty()) continue;
       double sum = 0;
       for (double speed : speeds) sum += speed;

@@ -48,6 +48,7 @@ struct Note {
   int line = 0;    // from 1; 0: the whole file
   int column = 0;  // from 1, in bytes; 0: the whole line
   std::string text;
+  std::string remedy{};  // what to do where something is wrong with the machine; empty: the note is of the file
 };
 
 /// One thing that a file states and a graph has no place for: {"GPU0-GPU1", "p2p read", "OK"}.

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "wirewise/base/text.h"
@@ -64,10 +65,10 @@ class Joining {
   }
 
   Reading finish() {
-    for (const auto& [text, hosts] : common_) {
+    for (const auto& [said, hosts] : common_) {
       std::string names = join(std::vector<std::string>(hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(std::min(hosts.size(), kMostNamed))), ", ");
       if (hosts.size() > kMostNamed) names += " and " + std::to_string(hosts.size() - kMostNamed) + " others";
-      joined_.notes.push_back({0, 0, names + ": " + text});
+      joined_.notes.push_back({0, 0, names + ": " + said.first, said.second});
     }
     if (tasks_) joined_.notes.push_back({0, 0, "labels are numbers of tasks, not names of hosts: tasks of one host stand for as many hosts."});
     if (hosts_ > 1 && networks_.empty()) join_by_network();
@@ -115,8 +116,8 @@ class Joining {
       joined_.facts.push_back(std::move(fact));
     }
     for (const Note& note : reading.notes) {
-      if (line_at(note.line) == 0) common_[note.text].push_back(name);
-      else joined_.notes.push_back({line_at(note.line), 0, name + ": " + note.text});
+      if (line_at(note.line) == 0) common_[{note.text, note.remedy}].push_back(name);
+      else joined_.notes.push_back({line_at(note.line), 0, name + ": " + note.text, note.remedy});
     }
   }
 
@@ -135,7 +136,7 @@ class Joining {
   std::set<std::string> names_;
   std::map<std::string, int> networks_;
   std::vector<int> host_device_;
-  std::map<std::string, std::vector<std::string>> common_;  // notes on no line, and whose
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> common_;  // notes on no line with their remedies, and whose
   int hosts_ = 0;
   bool tasks_ = false;
 };

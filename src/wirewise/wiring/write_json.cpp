@@ -87,7 +87,10 @@ std::string write_json(const Reading& reading) {
   Json& facts = json["facts"] = Json::array();
   for (const Fact& fact : reading.facts) facts.push_back({{"subject", visible(fact.subject)}, {"name", visible(fact.name)}, {"value", visible(fact.value)}, {"line", fact.line}});
   Json& notes = json["notes"] = Json::array();
-  for (const Note& note : reading.notes) notes.push_back({{"line", note.line}, {"column", note.column}, {"text", visible(note.text)}});
+  for (const Note& note : reading.notes) {
+    notes.push_back({{"line", note.line}, {"column", note.column}, {"text", visible(note.text)}});
+    if (!note.remedy.empty()) notes.back()["remedy"] = visible(note.remedy);
+  }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
