@@ -10,7 +10,9 @@
 
 #include "cli/program.h"
 #include "wiring/machine_tree.h"
+#include "wirewise/base/text.h"
 #include "wirewise/wiring/host_template.h"
+#include "wirewise/wiring/write.h"
 
 namespace wirewise {
 namespace {
@@ -237,7 +239,7 @@ TEST(DoctorFrom, ALinkBelowWhatItCouldIsAWarningWhereIdlingDoesNotExplainIt) {
   // Said once more by our own dump, and of each of several hosts.
   EXPECT_TRUE(warned(write_json(read_wiring(smi_q("P0"), "f")), generation));
   std::string two;
-  for (const std::string& host : {"n1", "n2"}) {
+  for (const std::string host : {"n1", "n2"}) {
     for (const std::string& line : split(smi_q("P0"), '\n')) two += host + ": " + line + "\n";
   }
   EXPECT_TRUE(warned(two, "n2: GPU0's PCIe link " + generation));

@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <functional>
+#include <map>
+#include <pugixml.hpp>
 
 #include "wiring/field.h"
 #include "wiring/posted_samples.h"
 #include "wirewise/wiring/discover.h"
+#include "wirewise/wiring/hwloc_document.h"
 #include "wirewise/wiring/reading.h"
 #include "wirewise/wiring/write.h"
 
@@ -145,6 +149,76 @@ TEST(ReadHwlocXml, TornAndTwistedFilesAreRefusedWithThePlace) {
   EXPECT_NE(changed("pci_busid=\"0000:43:00.0\"", "pci_busid=\"43:00\"").find("a PCIDev has no pci_busid"), std::string::npos);
   EXPECT_NE(refusal("<topology version=\"2.0\">\n</topology>\n").find("there is no object"), std::string::npos);
   EXPECT_NE(refusal("  NUMANode L#0 (P#0 31GB)\n").find("lstopo's text"), std::string::npos);
+}
+
+/// The sets of CPUs and nodes of each object, as they follow from which CPU and node stands where.
+TEST(ReadHwlocXml, SetsAreMadeAnewOfWhereCpusAndNodesStand) {
+  std::string bad(posted::kHwloc);  // sets that contradict the tree
+  for (const std::string set : {"cpuset=\"", "nodeset=\""}) {
+    for (std::size_t at = bad.find(set); at != std::string::npos; at = bad.find(set, at + 1)) {
+      const std::size_t value = at + set.size();
+      if (bad.compare(bad.rfind('<', at), 24, "<object type=\"NUMANode\" ") == 0 && set[0] == 'c') continue;  // what a node says of its CPUs counts
+      bad.replace(value, bad.find('"', value) - value, "0x00000f00");
+    }
+  }
+  for (const std::string& text : {std::string(posted::kHwloc), bad}) {
+    pugi::xml_document given, made;
+    ASSERT_TRUE(given.load_string(text.c_str(), pugi::parse_default));
+    const std::string sound = sound_hwloc_document(given.child("topology"), [](const pugi::xml_node&, const std::string& what) { FAIL() << what; });
+    ASSERT_TRUE(made.load_string(sound.c_str()));
+    std::map<std::string, std::string> sets;
+    const std::function<void(const pugi::xml_node&, int)> walk = [&](const pugi::xml_node& node, int package) {
+      for (const pugi::xml_node object : node.children("object")) {
+        const std::string type = object.attribute("type").value();
+        if (type == "Package") ++package;
+        if (!object.attribute("cpuset")) continue;
+        const std::string name = type == "Package" ? type + std::to_string(package) : type + object.attribute("os_index").value();
+        sets[name] = std::string(object.attribute("cpuset").value()) + " " + object.attribute("nodeset").value();
+        EXPECT_STREQ(object.attribute("complete_cpuset").value(), object.attribute("cpuset").value()) << name;
+        EXPECT_STREQ(object.attribute("complete_nodeset").value(), object.attribute("nodeset").value()) << name;
+        if (type == "Machine") {
+          EXPECT_STREQ(object.attribute("allowed_cpuset").value(), "0x0000000f");
+          EXPECT_STREQ(object.attribute("allowed_nodeset").value(), "0x00000003");
+        }
+        walk(object, package);
+        if (type == "Package") continue;
+      }
+    };
+    int packages = -1;
+    for (const pugi::xml_node machine : made.child("topology").children("object")) {
+      sets["Machine"] = std::string(machine.attribute("cpuset").value()) + " " + machine.attribute("nodeset").value();
+      for (const pugi::xml_node package : machine.children("object")) {
+        if (package.attribute("type").value() != std::string_view("Package")) continue;
+        sets["Package" + std::to_string(++packages)] = std::string(package.attribute("cpuset").value()) + " " + package.attribute("nodeset").value();
+        walk(package, packages);
+      }
+    }
+    const std::map<std::string, std::string> expected{
+        {"Machine", "0x0000000f 0x00000003"},   {"Package0", "0x00000003 0x00000001"},  {"Package1", "0x0000000c 0x00000002"}, {"NUMANode0", "0x00000003 0x00000001"},
+        {"NUMANode1", "0x0000000c 0x00000002"}, {"PU0", "0x00000001 0x00000001"},       {"PU1", "0x00000002 0x00000001"},      {"PU2", "0x00000004 0x00000002"},
+        {"PU3", "0x00000008 0x00000002"}};
+    EXPECT_EQ(sets, expected) << sound;
+  }
+}
+
+/// A node of memory alone beside the sockets: it is the machine's, and nobody's in particular.
+TEST(ReadHwlocXml, ANodeWithoutCpusIsLocalToNoCpu) {
+  pugi::xml_document given, made;
+  ASSERT_TRUE(given.load_string(
+      "<topology version='2.0'><object type='Machine' os_index='0'><object type='NUMANode' os_index='5' cpuset='0x0' local_memory='1073741824'/>"
+      "<object type='Package' os_index='0'><object type='NUMANode' os_index='1' local_memory='1073741824'/><object type='PU' os_index='3'/></object>"
+      "<object type='Package' os_index='1'><object type='PU' os_index='2'/></object></object></topology>"));
+  ASSERT_TRUE(made.load_string(sound_hwloc_document(given.child("topology"), [](const pugi::xml_node&, const std::string& what) { FAIL() << what; }).c_str()));
+  const pugi::xml_node machine = made.child("topology").child("object");
+  const auto set_of = [&](const char* type, const char* index, const char* set) -> std::string {
+    return machine.find_node([&](const pugi::xml_node& node) { return node.attribute("type").value() == std::string_view(type) && node.attribute("os_index").value() == std::string_view(index); }).attribute(set).value();
+  };
+  EXPECT_STREQ(machine.attribute("nodeset").value(), "0x00000022");
+  EXPECT_STREQ(machine.attribute("cpuset").value(), "0x0000000c");
+  EXPECT_EQ(set_of("NUMANode", "5", "cpuset"), "0x0");
+  EXPECT_EQ(set_of("NUMANode", "1", "cpuset"), "0x00000008");
+  EXPECT_EQ(set_of("PU", "3", "nodeset"), "0x00000002");
+  EXPECT_EQ(set_of("PU", "2", "nodeset"), "0x0");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Lists of hosts, Slurm's and launchers'.
 #include <gtest/gtest.h>
 
+#include "wiring/field.h"
 #include "wiring/reader_fuzz.h"
 #include "wirewise/base/text.h"
 #include "wirewise/wiring/reading.h"
@@ -76,6 +77,27 @@ TEST(ReadNodeList, ProseIsNone) {
 
 TEST(ReadNodeList, SurvivesAnyText) {
   fuzz::run_reader({"n[001-003,7],login\n", "node1 slots=8 max_slots=9\nnode2:4\n# no\nr[1-2]n[3-4]x\n"}, [](const std::string& text) { return read_node_list(text, "fuzz"); });
+}
+
+TEST(ReadNodeList, CountsAfterTheNameInEveryWayPeopleWriteThem) {
+  for (const char* line : {"host1 8", "host1:8", "host1 slots=8", "host1 np=8", "host1\t8"}) {
+    const Reading reading = read_wiring(std::string(line) + "\nhost2 slots=4\n", "f");
+    EXPECT_EQ(reading.format, Format::kNodeList) << line;
+    EXPECT_EQ(field::fact(reading, "host1", "slots"), "8") << line;
+    EXPECT_EQ(field::fact(reading, "host2", "slots"), "4") << line;
+  }
+  for (const char* other : {"1 2\n3 4\n", "host1 8 9\n", "host1 0\n", "host1 many\n", "host1 8 np=8\n"}) EXPECT_THROW((void)read_wiring(other, "f"), Error) << other;
+}
+
+TEST(ReadNodeList, AnEmptyFileSaysThatItIs) {
+  EXPECT_EQ(field::refusal("").substr(0, 15), "f: it is empty.");
+  EXPECT_NE(field::refusal(" \n\t\n").find("nothing in it but blanks"), std::string::npos);
+  try {
+    (void)read_wiring("the moon is a rock, and so on\n", "f");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("wirewise topo --help lists them"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

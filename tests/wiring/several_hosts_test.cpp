@@ -138,5 +138,18 @@ TEST(SeveralHosts, OtherTextsAreLeftAlone) {
   EXPECT_EQ(read_wiring("hca_id: mlx5_0\ntransport: InfiniBand (0)\nphys_port_cnt: 1\nport: 1\nstate: PORT_ACTIVE (4)\nlink_layer: InfiniBand\n", "t").format, Format::kIbvDevinfo);
 }
 
+TEST(SeveralHosts, OneHostsLabelIsItsName) {
+  for (const char* label : {"node7: ", "gpu-3.lab: "}) {
+    const Reading reading = read_wiring(mixed({labelled(kBridged, label)}, 1), "t");
+    const std::string name = std::string(label).substr(0, std::string_view(label).size() - 2);
+    ASSERT_EQ(devices_of(reading.wiring, DeviceKind::kHost).size(), 1U);
+    EXPECT_NE(find_device(reading.wiring, name), -1) << name;
+    EXPECT_TRUE(noted(reading, "all lines begin with " + name + ", which is taken for the host's name"));
+    EXPECT_FALSE(reading.partial);
+  }
+  const Reading one = read_wiring(mixed({labelled(kBridged, "0: ")}, 1), "t");  // a task's number names nothing
+  EXPECT_NE(find_device(one.wiring, "host0"), -1);
+}
+
 }  // namespace
 }  // namespace wirewise

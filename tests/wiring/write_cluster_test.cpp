@@ -4,8 +4,10 @@
 #include <pugixml.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -122,6 +124,70 @@ TEST(WriteSvg, EveryDeviceOfAHostIsDrawnOnce) {
     pugi::xml_document document;
     ASSERT_TRUE(document.load_string(write_svg(wiring).c_str()));
     EXPECT_EQ(rectangles(document).size(), wiring.devices.size()) << name;
+  }
+}
+
+/// 16 kinds of hosts under leaves and spines.
+Wiring sixteen_kinds() {
+  std::string text;
+  for (const char* kind : {"4x3090", "8x4090", "8xl40s", "aws-g5-48xl", "aws-p4d", "azure-ndv2", "azure-ndv4", "azure-ndv5", "dgx-1", "dgx-a100", "dgx-h100", "gcp-a2-highgpu-8g", "hgx-b200", "hgx-h200",
+                           "workstation-10gbe", "workstation-25gbe"}) {
+    text += std::string("[[host]]\ntemplate = \"") + kind + "\"\nnames = [\"of-" + kind + "\"]\n";
+  }
+  return read_cluster(text + "[network]\nlink = \"InfiniBand HDR\"\n[[level]]\nhosts = 4\n[[level]]\nswitches = 2\n", "f").wiring;
+}
+
+TEST(WriteSvg, ManyKindsOfHostsStandInRowsAsWideAsAScreen) {
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_string(write_svg(sixteen_kinds()).c_str()));
+  EXPECT_LE(document.child("svg").attribute("width").as_double(), 1700);
+  std::set<double> rows;
+  int hosts = 0;
+  for (const Rectangle& box : rectangles(document)) {
+    if (box.kind != "host" || !box.title.starts_with("of-")) continue;
+    rows.insert(box.y);
+    ++hosts;
+  }
+  EXPECT_EQ(hosts, 16);
+  EXPECT_GE(rows.size(), 8U);
+}
+
+/// Out of its port a line goes up to the gap above its row, beside all hosts to the top, and bends to its switch there: across no host but its own.
+TEST(WriteSvg, LinesOfLowerRowsPassBesideTheHostsAbove) {
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_string(write_svg(sixteen_kinds()).c_str()));
+  std::vector<Rectangle> hosts;
+  for (const Rectangle& box : rectangles(document)) {
+    if (box.kind == "host" && box.title.starts_with("of-")) hosts.push_back(box);
+  }
+  int lanes = 0;
+  for (const pugi::xml_node path : document.child("svg").children("path")) {
+    double x = 0, y = 0, gap = 0, lane = 0, top = 0;
+    if (std::sscanf(path.attribute("d").value(), "M%lf %lf V%lf H%lf V%lf", &x, &y, &gap, &lane, &top) != 5) continue;
+    ++lanes;
+    for (const Rectangle& host : hosts) {
+      const bool across = gap > host.y && gap < host.bottom, along = lane > host.x && lane < host.right;
+      EXPECT_FALSE(across || along) << host.title;
+      const bool own = x > host.x && x < host.right && y > host.y && y < host.bottom;
+      EXPECT_TRUE(own || x < host.x || x > host.right || y < host.y || gap > host.bottom) << host.title;
+    }
+  }
+  EXPECT_GT(lanes, 16);
+}
+
+TEST(WriteSvg, TheLegendSaysEachThingOnce) {
+  auto all = machines();
+  all.emplace_back("sixteen", sixteen_kinds());
+  for (const auto& [name, wiring] : all) {
+    pugi::xml_document document;
+    ASSERT_TRUE(document.load_string(write_svg(wiring).c_str()));
+    std::set<std::string> said;
+    bool legend = false;
+    for (const pugi::xml_node text : document.child("svg").children("text")) {
+      const std::string words = text.text().get();
+      EXPECT_TRUE(!legend || said.insert(words).second) << name << ": " << words;
+      legend = legend || words == "per direction:";
+    }
   }
 }
 

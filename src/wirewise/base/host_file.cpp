@@ -41,6 +41,7 @@ class Line {
       word = word.substr(0, colon);
     }
     host.name = word;
+    int words = 0;
     while (!(word = next()).empty()) {
       const std::size_t equals = word.find('=');
       const std::string_view key = word.substr(0, equals);
@@ -48,9 +49,15 @@ class Line {
         host.others += (host.others.empty() ? "" : " ") + std::string(word);
         continue;
       }
+      const bool plain = words++ == 0 && slots_of(word) && !parse_integer(host.name);  // "node1 8"; two numbers are a table of something
       const bool most = key == "max_slots" || key == "max-slots";
       const bool again = most ? host.most_slots > 0 : host.slots_given;
-      if ((key != "slots" && !most) || equals == std::string_view::npos || again) {
+      if (plain && !host.slots_given) {
+        host.slots = *slots_of(word);
+        host.slots_given = true;
+        continue;
+      }
+      if ((key != "slots" && key != "np" && !most) || equals == std::string_view::npos || again) {
         return fault(fmt::format("{}{} after the host's name.", key == "slots" && again ? "a second " : "", printable(word.substr(0, 80))),
                      "Only slots=N, the host's number of ranks, may stand there.");
       }

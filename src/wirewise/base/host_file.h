@@ -1,6 +1,5 @@
 // Files that name a job's hosts, a line each, as Open MPI ("node1 slots=8"), DeepSpeed (the same), MPICH ("node1:8"), horovodrun
-// ("node1:8,node2:8") and schedulers (the name
-// alone) write them; # begins a comment.
+// ("node1:8,node2:8"), Torque ("node1 np=8"), people ("node1 8") and schedulers (the name alone) write them; # begins a comment.
 #pragma once
 
 #include <optional>

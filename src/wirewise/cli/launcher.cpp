@@ -128,8 +128,8 @@ void check(const LaunchOptions& options) {
   const auto cores = allowed_cpus().size();
   if (options.bind && cores < static_cast<std::size_t>(options.local_ranks)) {
     throw bad_input(
-        fmt::format("--bind needs a core for each of {} ranks, but this process may use {}.", options.local_ranks, cores),
-        "Start fewer, or leave --bind out.");
+        fmt::format("--bind keeps each rank on CPUs of its own, but for {} ranks this process may use {}.", options.local_ranks, cores),
+        "Start fewer ranks, or leave --bind out: they then share what there is.");
   }
 }
 

@@ -11,6 +11,7 @@
 #include "wirewise/cli/commands.h"
 #include "wirewise/cli/topo.h"
 #include "wirewise/wiring/discover.h"
+#include "wirewise/wiring/formats.h"
 #include "wirewise/wiring/reading.h"
 #include "wirewise/wiring/write.h"
 
@@ -72,6 +73,7 @@ void register_topo(CLI::App& app, int&) {
   topo->add_option("--bytes", options->bytes, "Also what an all-reduce of these sizes takes: 1M,64M,1G; ranges as in wirewise bench --sizes");
   topo->add_option("--host", options->host, "The host that --to nccl-xml writes, where there are several");
   topo->add_flag("--json", options->json, "One JSON object on standard output");
+  topo->footer("--from reads what these print, of several hosts too where pdsh, clush, srun -l, mpirun or ansible gathered it:\n" + format_list());
   register_topo_links(*topo);
   register_topo_list(*topo);
   topo->callback([topo, options] {

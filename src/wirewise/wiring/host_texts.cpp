@@ -70,7 +70,8 @@ std::vector<HostText> by_label(std::string_view text) {
     }
     if (filled > kSample && labelled * 2 < filled) return {};
   }
-  if (hosts.size() < 2 || labelled * 20 < filled * 19) return {};
+  if (hosts.empty() || labelled * 20 < filled * 19 || (hosts.size() == 1 && hosts.front().task)) return {};
+  hosts.front().alone = hosts.size() == 1;
   return hosts;
 }
 

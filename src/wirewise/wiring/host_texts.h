@@ -12,11 +12,12 @@ struct HostText {
   std::string text;
   std::vector<int> lines;  // for each line of `text` its number in the whole, from 1
   bool task = false;       // the name is the number of a task or rank
+  bool alone = false;      // all lines have its label, which may be another thing than a host's name
   int line = 0;            // where it begins
 };
 
 /// Each host's lines in their order, though those of others stand between them. Empty when the text isn't of this kind: when less than nearly all
-/// lines have a label before them, or all have the same, and there are no heads of hosts.
+/// lines have a label before them, or all have the number of one task, and there are no heads of hosts.
 [[nodiscard]] std::vector<HostText> host_texts(std::string_view text);
 
 }  // namespace wirewise

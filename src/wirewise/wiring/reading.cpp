@@ -160,7 +160,10 @@ Format recognise(std::string_view text, std::string_view file) {
       if (at != std::string::npos) throw unreadable(file, line.number, line.column[at], std::string(known.what), std::string(known.remedy));
     }
   }
-  throw unreadable(file, 0, 0, "this is none of the formats that are known.", "See wirewise topo --help for them.");
+  if (text.find_first_not_of(" \t\r\n\f\v") == std::string_view::npos) {
+    throw unreadable(file, 0, 0, text.empty() ? "it is empty." : "there is nothing in it but blanks.", "See that the command which wrote it succeeded, and wrote to standard output.");
+  }
+  throw unreadable(file, 0, 0, "this is none of the formats that are known.", "wirewise topo --help lists them.");
 }
 
 Reading read_wiring(std::string_view given, std::string_view file) {

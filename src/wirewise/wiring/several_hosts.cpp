@@ -153,6 +153,8 @@ std::optional<Reading> read_several_hosts(std::string_view text, std::string_vie
     }
   };
   if (std::none_of(parts.begin(), parts.end(), recognised)) return std::nullopt;
+  const bool alone = parts.size() == 1 && parts.front().alone;
+  if (alone && recognised({{}, std::string(text), {}})) return std::nullopt;  // the label is a part of the output
   Joining joining(file);
   std::optional<Error> failure;
   bool any = false;
@@ -172,7 +174,9 @@ std::optional<Reading> read_several_hosts(std::string_view text, std::string_vie
     }
   }
   if (!any) throw *failure;
-  return joining.finish();
+  Reading joined = joining.finish();
+  if (alone) joined.notes.push_back({0, 0, "all lines begin with " + printable(parts.front().hosts.front()) + ", which is taken for the host's name."});
+  return joined;
 }
 
 }  // namespace wirewise

@@ -1,5 +1,6 @@
 // The wiring as a picture. PCIe's tree is nesting: a box lies in what it hangs on, and says how fast its way up is. What joins boxes besides
-// are lines: NVLinks below the GPUs, the network above the hosts.
+// are lines: NVLinks below the GPUs, the network above the hosts. Kinds of hosts fill rows as wide as a screen; the network's lines of lower rows
+// go up beside the others, a lane a row.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,8 +15,10 @@ namespace wirewise {
 namespace {
 
 constexpr double kLeafWidth = 86, kLeafHeight = 42, kGap = 8, kTitle = 30, kSwitchWidth = 120, kMargin = 24;
+constexpr double kBareNode = 112;  // a NUMA node that holds nothing: as wide as a list of CPUs
 constexpr double kLevel = 130;  // from one level of switches to the next
-constexpr std::size_t kMostSwitches = 12;  // of a level that are drawn one by one
+constexpr double kRow = 1552, kLane = 8;  // of a row of hosts, unless one alone is wider; of the network's lines of a lower row
+constexpr std::size_t kMostSwitches = 11;  // of a level that are drawn one by one: as many as stand side by side in a row
 
 std::string escaped(const std::string& text) {
   std::string out;
@@ -90,20 +93,14 @@ class Picture {
     double hosts = kMargin;
     for (int level = top_level(); level >= 0; --level) hosts += switches_of(level).empty() ? 0 : kLevel;
     hosts_top_ = hosts;
-    double x = kMargin, bottom = hosts;
-    for (const auto& [host, members] : kinds_) {
-      const auto [width, height] = draw_host(host, members, x, hosts);
-      x += width + 3 * kGap;
-      bottom = std::max(bottom, hosts + height);
-    }
-    right_ = std::max(right_, x);
+    double bottom = draw_hosts(hosts);
     double y = kMargin;
-    const double wide = std::max(x - 3 * kGap, kMargin + 4 * kSwitchWidth) - kMargin;
+    const double wide = std::max(right_ - kMargin, 4 * kSwitchWidth);
     for (int level = top_level(); level >= 0; --level) y = draw_level(level, y, wide);
     for (std::size_t i = 0; i < wiring_.devices.size(); ++i) {
       const Device& device = wiring_.devices[i];
       if (device.host >= 0 || device.kind != DeviceKind::kNvSwitch) continue;
-      box(static_cast<int>(i), kMargin, bottom + 3 * kGap, std::max(200.0, right_ - 2 * kMargin), 24, (device.nvls ? "sums in the switch, " : "") + rate_in(static_cast<int>(i)));
+      box(static_cast<int>(i), kMargin, bottom + 3 * kGap, std::max(200.0, right_ - kMargin), 24, (device.nvls ? "sums in the switch, " : "") + rate_in(static_cast<int>(i)));
       bottom += 24 + 3 * kGap;
     }
     network_lines();
@@ -116,6 +113,58 @@ class Picture {
   struct Box {
     double x = 0, y = 0, width = 0, height = 0;
   };
+
+  /// What a host's box holds, and how wide it is.
+  struct Shape {
+    std::vector<int> parts, nvswitches, gpus;
+    double width = kGap, height = kLeafHeight;  // the latter of its parts
+  };
+
+  Shape shape_of(int host) {
+    Shape shape;
+    std::vector<int> loose;  // what hangs on nothing
+    for (const int device : by_host_[static_cast<std::size_t>(at(host).host)]) {
+      if (device == host) continue;
+      if (at(device).kind == DeviceKind::kNvSwitch) shape.nvswitches.push_back(device);
+      else if (up_[static_cast<std::size_t>(device)] < 0) loose.push_back(device);
+      if (at(device).kind == DeviceKind::kGpu) shape.gpus.push_back(device);
+    }
+    shape.parts = below(host);
+    shape.parts.insert(shape.parts.end(), loose.begin(), loose.end());
+    for (int part : shape.parts) {
+      const auto [w, h] = size_of(part);
+      shape.width += w + kGap;
+      shape.height = std::max(shape.height, h);
+    }
+    shape.width = std::max(shape.width, 260.0);
+    return shape;
+  }
+
+  /// Rows of kinds of hosts from `top` on. Returns where the last ends.
+  double draw_hosts(double top) {
+    std::vector<Shape> shapes;
+    std::vector<std::size_t> row_of;  // of each kind
+    double x = 0;
+    for (const auto& [host, members] : kinds_) {
+      shapes.push_back(shape_of(host));
+      const bool fits = row_of.empty() || x + 3 * kGap + shapes.back().width <= kRow;
+      row_of.push_back(row_of.empty() ? 0 : row_of.back() + (fits ? 0 : 1));
+      x = row_of.size() > 1 && fits ? x + 3 * kGap + shapes.back().width : shapes.back().width;
+    }
+    const double lanes = row_of.empty() ? 0 : kLane * static_cast<double>(row_of.back());
+    double bottom = top;
+    for (std::size_t i = 0; i < kinds_.size(); ++i) {
+      if (i == 0 || row_of[i] != row_of[i - 1]) {
+        x = kMargin + lanes;
+        rows_.push_back(i == 0 ? top : bottom + 5 * kGap);
+      }
+      row_of_kind_.push_back(row_of[i]);
+      const double height = draw_host(kinds_[i].first, kinds_[i].second, shapes[i], x, rows_.back());
+      x += shapes[i].width + 3 * kGap;
+      bottom = std::max(bottom, rows_.back() + height);
+    }
+    return bottom;
+  }
 
   [[nodiscard]] const Device& at(int device) const { return wiring_.devices[static_cast<std::size_t>(device)]; }
   [[nodiscard]] const Link& link(int index) const { return wiring_.links[static_cast<std::size_t>(index)]; }
@@ -199,45 +248,66 @@ class Picture {
   }
 
   std::pair<double, double> size_of(int device) {
+    if (below(device).empty() && at(device).kind == DeviceKind::kNumaNode) return {kBareNode, kLeafHeight};
     if (below(device).empty()) return {std::clamp(5.6 * static_cast<double>(second_line(device).size()) + 14, kLeafWidth, 3 * kLeafWidth), kLeafHeight};
-    double width = kGap, height = 0;
-    for (int child : below(device)) {
-      const auto [w, h] = size_of(child);
-      width += w + kGap;
-      height = std::max(height, h);
+    double width = 0, height = 0;
+    for (const std::vector<int>& row : rows_below(device)) {
+      double wide = kGap, high = 0;
+      for (int child : row) {
+        const auto [w, h] = size_of(child);
+        wide += w + kGap;
+        high = std::max(high, h);
+      }
+      width = std::max(width, wide);
+      height += (height > 0 ? kGap : 0) + high;
     }
     return {std::max(width, kLeafWidth + 2 * kGap), kTitle + height + kGap};
+  }
+
+  /// Whether all that hangs on a device, or the device itself where nothing does, is of one kind.
+  [[nodiscard]] bool only(DeviceKind kind, int device) {
+    if (below(device).empty()) return at(device).kind == kind;
+    return std::all_of(below(device).begin(), below(device).end(), [&](int child) { return only(kind, child); });
+  }
+
+  /// What hangs on a device, side by side; NICs above GPUs where it holds just these: the network's lines go up, NVLinks down.
+  std::vector<std::vector<int>> rows_below(int device) {
+    std::vector<int> nics, gpus;
+    for (int child : below(device)) {
+      if (only(DeviceKind::kNic, child)) nics.push_back(child);
+      else if (only(DeviceKind::kGpu, child)) gpus.push_back(child);
+      else return {below(device)};
+    }
+    if (nics.empty() || gpus.empty()) return {below(device)};
+    std::vector<std::vector<int>> rows;
+    const std::size_t most = std::max<std::size_t>(gpus.size(), 2);
+    for (std::size_t i = 0; i < nics.size(); ++i) {
+      if (i % most == 0) rows.emplace_back();
+      rows.back().push_back(nics[i]);
+    }
+    rows.push_back(std::move(gpus));
+    return rows;
   }
 
   void draw_tree(int device, double x, double y, double height) {
     const auto [width, least] = size_of(device);
     box(device, x, y, width, std::max(least, height), second_line(device));
-    double at_x = x + kGap;
-    for (int child : below(device)) {
-      const double inner = std::max(least, height) - kTitle - kGap;
-      draw_tree(child, at_x, y + kTitle, below(child).empty() ? 0 : inner);
-      at_x += size_of(child).first + kGap;
+    double row_y = y + kTitle;
+    const auto rows = rows_below(device);
+    for (const std::vector<int>& row : rows) {
+      double at_x = x + kGap, inner = rows.size() == 1 ? std::max(least, height) - kTitle - kGap : 0;
+      for (int child : row) inner = std::max(inner, size_of(child).second);
+      for (int child : row) {
+        draw_tree(child, at_x, row_y, below(child).empty() ? 0 : inner);
+        at_x += size_of(child).first + kGap;
+      }
+      row_y += inner + kGap;
     }
   }
 
-  std::pair<double, double> draw_host(int host, const std::vector<int>& members, double x, double y) {
-    std::vector<int> loose, nvswitches, gpus;  // loose: what hangs on nothing
-    for (std::size_t i = 0; i < wiring_.devices.size(); ++i) {
-      if (wiring_.devices[i].host != at(host).host || static_cast<int>(i) == host) continue;
-      const int device = static_cast<int>(i);
-      if (at(device).kind == DeviceKind::kNvSwitch) nvswitches.push_back(device);
-      else if (up_[i] < 0) loose.push_back(device);
-      if (at(device).kind == DeviceKind::kGpu) gpus.push_back(device);
-    }
-    double width = kGap, height = kLeafHeight;
-    std::vector<int> parts = below(host);
-    parts.insert(parts.end(), loose.begin(), loose.end());
-    for (int part : parts) {
-      const auto [w, h] = size_of(part);
-      width += w + kGap;
-      height = std::max(height, h);
-    }
-    width = std::max(width, 260.0);
+  /// Returns its height.
+  double draw_host(int host, const std::vector<int>& members, const Shape& shape, double x, double y) {
+    const auto& [parts, nvswitches, gpus, width, height] = shape;
     int span = 0;
     for (int gpu : gpus) {
       for (int index : out_[static_cast<std::size_t>(gpu)]) {
@@ -273,12 +343,13 @@ class Picture {
       line_y += 32;
     }
     for (int gpu : gpus) nvlinks(gpu, y + kTitle + height);
-    return {width, total};
+    return total;
   }
 
   void line(const Link& of, const std::string& path, BytesPerSecond beta) {
     over_ += fmt::format("<path class=\"line {}\" stroke-width=\"{:.1f}\" d=\"{}\"/>\n", name_of(of.kind), width_of(name_of(of.kind), beta), path);
-    used_.insert({std::string(name_of(of.kind)), printable(of.source), beta, of.provenance == Provenance::kAssumed});
+    const std::string source = printable(of.source) + (of.provenance == Provenance::kAssumed ? " (assumed)" : "") + ": " + rate(beta);
+    used_.try_emplace({std::string(name_of(of.kind)), source}, beta);
   }
 
   void nvlinks(int gpu, double floor) {
@@ -337,8 +408,8 @@ class Picture {
       }
       if (at(one.from).host < 0 && at(one.from).level >= at(one.to).level) continue;
       Box from = box_[static_cast<std::size_t>(one.from)];
-      if (from.width <= 0) {
-        const auto kind = kind_of_host_.find(at(one.from).host);  // one of the hosts that are drawn by another
+      const auto kind = kind_of_host_.find(at(one.from).host);
+      if (from.width <= 0) {  // one of the hosts that are drawn by another
         if (kind == kind_of_host_.end()) continue;
         from = box_[static_cast<std::size_t>(kinds_[static_cast<std::size_t>(kind->second)].first)];
         const std::vector<int>& drawn_one = by_host_[static_cast<std::size_t>(at(kinds_[static_cast<std::size_t>(kind->second)].first).host)];
@@ -347,10 +418,13 @@ class Picture {
       }
       const Box& to = box_[static_cast<std::size_t>(one.to)];
       const double ax = from.x + from.width / 2, bx = to.x + to.width / 2, by = to.y + to.height;
-      // Straight out of the host, where names of boxes are, and bent above it.
+      // Straight out of the host, where names of boxes are, and bent above it; out of lower rows first to the lane beside those above.
       const double above = at(one.from).host >= 0 ? std::min(from.y, hosts_top_) : from.y;
       const double bend = (above - by) / 2;
-      const std::string path = fmt::format("M{:.1f} {:.1f} V{:.1f} C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}", ax, from.y, above, ax, above - bend, bx, by + bend, bx, by);
+      const std::size_t row = kind == kind_of_host_.end() ? 0 : row_of_kind_[static_cast<std::size_t>(kind->second)];
+      const double lane = row == 0 ? ax : kMargin + kLane * static_cast<double>(row - 1);
+      const std::string way = row == 0 ? fmt::format("V{:.1f}", above) : fmt::format("V{:.1f} H{:.1f} V{:.1f}", rows_[row] - 2 * kGap, lane, above);
+      const std::string path = fmt::format("M{:.1f} {:.1f} {} C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}", ax, from.y, way, lane, above - bend, bx, by + bend, bx, by);
       if (drawn.insert(path + std::string(name_of(one.kind))).second) line(one, path, one.beta);
     }
   }
@@ -358,10 +432,11 @@ class Picture {
   double legend(double y) {
     boxes_ += over_;
     if (!used_.empty()) text(kMargin, y + 12, "small", "per direction:");
-    for (const auto& [kind, source, beta, assumed] : used_) {
+    for (const auto& [what, beta] : used_) {
+      const auto& [kind, source] = what;
       y += 18;
       boxes_ += fmt::format("<path class=\"line {}\" stroke-width=\"{:.1f}\" d=\"M{:.1f} {:.1f} h40\"/>\n", kind, width_of(kind, beta), kMargin + 4, y + 8);
-      text(kMargin + 54, y + 12, "", escaped(fmt::format("{}{}: {}", source, assumed ? " (assumed)" : "", rate(beta))));
+      text(kMargin + 54, y + 12, "", escaped(source));
     }
     y += 18;
     text(kMargin, y + 12, "small", "a box's figure is its way up: PCIe, sockets or shared memory, per direction");
@@ -377,7 +452,9 @@ class Picture {
   std::vector<Box> box_;
   std::vector<std::pair<int, std::vector<int>>> kinds_;  // the host that is drawn, and all that are like it
   std::map<int, int> kind_of_host_;
-  std::set<std::tuple<std::string, std::string, double, bool>> used_;
+  std::map<std::pair<std::string, std::string>, BytesPerSecond> used_;  // kinds of lines, as the legend says them
+  std::vector<double> rows_;              // where each row of hosts begins
+  std::vector<std::size_t> row_of_kind_;
   std::string boxes_, over_, texts_;  // names lie above lines, lines above boxes
   double right_ = 0, hosts_top_ = 0;
 };
