@@ -175,6 +175,11 @@ TEST(WriteSvg, LinesOfLowerRowsPassBesideTheHostsAbove) {
   EXPECT_GT(lanes, 16);
 }
 
+TEST(WriteSvg, NamesOfHostsThatBeginLikeTheirDevicesMakeNoKinds) {
+  const std::string svg = write_svg(read_cluster("[[host]]\ntemplate = \"dgx-1\"\nnames = [\"a\", \"b\", \"GPU\", \"s\"]\n", "f").wiring);
+  EXPECT_NE(svg.find("4 hosts like a"), std::string::npos);
+}
+
 TEST(WriteSvg, TheLegendSaysEachThingOnce) {
   auto all = machines();
   all.emplace_back("sixteen", sixteen_kinds());

@@ -193,14 +193,11 @@ class Picture {
       looks[device.host] += fmt::format("{}|{}|{}|{}|{};", name_of(device.kind), device.name, device.model, device.numa, device.placed);
     }
     for (const Link& one : wiring_.links) {
-      if (at(one.from).host >= 0) looks[at(one.from).host] += fmt::format("{}{}>{}{};", at(one.from).kind == DeviceKind::kHost ? "" : at(one.from).name, one.beta, at(one.to).host >= 0 ? at(one.to).name : "", one.lanes);
+      if (at(one.from).host >= 0) looks[at(one.from).host] += fmt::format("{}{}>{}{};", at(one.from).kind == DeviceKind::kHost ? "" : at(one.from).name, one.beta, at(one.to).host >= 0 && at(one.to).kind != DeviceKind::kHost ? at(one.to).name : "", one.lanes);
     }
     std::map<std::string, std::size_t> known;
     for (int host : devices_of(wiring_, DeviceKind::kHost)) {
-      // Its own name stands among its links' ends where they lead back to it.
-      std::string look = looks[at(host).host];
-      for (std::size_t found = look.find(">" + at(host).name); !at(host).name.empty() && found != std::string::npos; found = look.find(">" + at(host).name, found + 1)) look.erase(found + 1, at(host).name.size());
-      const auto [place, fresh] = known.try_emplace(look, kinds_.size());
+      const auto [place, fresh] = known.try_emplace(looks[at(host).host], kinds_.size());
       if (fresh) kinds_.push_back({host, {}});
       kinds_[place->second].second.push_back(host);
     }
