@@ -201,24 +201,29 @@ TEST(ReadHwlocXml, SetsAreMadeAnewOfWhereCpusAndNodesStand) {
   }
 }
 
-/// A node of memory alone beside the sockets: it is the machine's, and nobody's in particular.
+/// A node of memory alone beside the sockets is the machine's, and nobody's in particular; one that claims CPUs of others keeps its own; what an
+/// empty socket holds is the machine's; and objects stand in the order of their CPUs, as hwloc has them.
 TEST(ReadHwlocXml, ANodeWithoutCpusIsLocalToNoCpu) {
   pugi::xml_document given, made;
   ASSERT_TRUE(given.load_string(
       "<topology version='2.0'><object type='Machine' os_index='0'><object type='NUMANode' os_index='5' cpuset='0x0' local_memory='1073741824'/>"
-      "<object type='Package' os_index='0'><object type='NUMANode' os_index='1' local_memory='1073741824'/><object type='PU' os_index='3'/></object>"
-      "<object type='Package' os_index='1'><object type='PU' os_index='2'/></object></object></topology>"));
-  ASSERT_TRUE(made.load_string(sound_hwloc_document(given.child("topology"), [](const pugi::xml_node&, const std::string& what) { FAIL() << what; }).c_str()));
+      "<object type='Package' os_index='0'><object type='NUMANode' os_index='1' cpuset='0x000000ff' local_memory='1073741824'/><object type='PU' os_index='3'/></object>"
+      "<object type='Package' os_index='1'><object type='PU' os_index='2'/></object>"
+      "<object type='Package' os_index='2'><object type='NUMANode' os_index='7' local_memory='1073741824'/></object></object></topology>"));
+  const std::string sound = sound_hwloc_document(given.child("topology"), [](const pugi::xml_node&, const std::string& what) { FAIL() << what; });
+  ASSERT_TRUE(made.load_string(sound.c_str()));
   const pugi::xml_node machine = made.child("topology").child("object");
   const auto set_of = [&](const char* type, const char* index, const char* set) -> std::string {
     return machine.find_node([&](const pugi::xml_node& node) { return node.attribute("type").value() == std::string_view(type) && node.attribute("os_index").value() == std::string_view(index); }).attribute(set).value();
   };
-  EXPECT_STREQ(machine.attribute("nodeset").value(), "0x00000022");
+  EXPECT_STREQ(machine.attribute("nodeset").value(), "0x000000a2");
   EXPECT_STREQ(machine.attribute("cpuset").value(), "0x0000000c");
   EXPECT_EQ(set_of("NUMANode", "5", "cpuset"), "0x0");
   EXPECT_EQ(set_of("NUMANode", "1", "cpuset"), "0x00000008");
-  EXPECT_EQ(set_of("PU", "3", "nodeset"), "0x00000002");
-  EXPECT_EQ(set_of("PU", "2", "nodeset"), "0x0");
+  EXPECT_EQ(set_of("NUMANode", "7", "cpuset"), "0x0000000c");
+  EXPECT_EQ(set_of("PU", "3", "nodeset"), "0x00000082");
+  EXPECT_EQ(set_of("PU", "2", "nodeset"), "0x00000080");
+  EXPECT_LT(sound.find("os_index=\"2\""), sound.find("os_index=\"3\""));
 }
 
 }  // namespace
