@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/program.h"
+#include "wirewise/wiring/formats.h"
 
 namespace wirewise {
 namespace {
@@ -23,6 +24,16 @@ TEST(Topo, StandardInputIsReadAsAFileIs) {
   EXPECT_EQ(program.wait(), 0) << program.err();
   EXPECT_NE(program.out().find("gpu2\n"), std::string::npos) << program.out();
   EXPECT_NE(program.err().find("standard input: note: how the hosts are joined"), std::string::npos) << program.err();
+}
+
+TEST(Topo, HelpListsEveryFormat) {
+  Program program({"topo", "--help"});
+  EXPECT_EQ(program.wait(), 0) << program.err();
+  for (int i = 0; i < static_cast<int>(Format::kThisMachine); ++i) {
+    const auto format = static_cast<Format>(i);
+    EXPECT_NE(printed_by(format), "unknown") << name_of(format);
+    EXPECT_NE(program.out().find("\n  " + std::string(printed_by(format)) + "\n"), std::string::npos) << name_of(format);
+  }
 }
 
 }  // namespace
