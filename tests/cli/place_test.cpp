@@ -176,5 +176,22 @@ TEST_F(Place, RefusesWithTheRemedy) {
   }
 }
 
+TEST(PlaceOrder, TorchrunsRefusalNamesAWayThatWorks) {
+  const std::vector<std::string> mesh{"place", "--cluster", "2x-workstation-10gbe", "--mesh", "dp=2,tp=2", "--emit", "torchrun"};
+  Program refused(mesh);
+  ASSERT_EQ(refused.wait(), 2) << refused.out();  // ZeRO-3 sends more than tp, so dp lies within hosts
+  EXPECT_NE(refused.err().find("--order linear"), std::string::npos) << refused.err();
+  std::vector<std::string> linear = mesh;
+  linear.insert(linear.end(), {"--order", "linear"});
+  Program done(linear);
+  ASSERT_EQ(done.wait(), 0) << done.err();
+  EXPECT_NE(done.out().find("exec torchrun --nnodes=2 --nproc-per-node=2"), std::string::npos) << done.out();
+  Program json({"place", "--cluster", "2x-workstation-10gbe", "--mesh", "dp=2,tp=2", "--json", "--order", "linear"});
+  ASSERT_EQ(json.wait(), 0) << json.err();
+  const auto all = nlohmann::json::parse(json.out());
+  EXPECT_EQ(all["communication_s"], all["linear_s"]);
+  EXPECT_EQ(all["exact"], false);
+}
+
 }  // namespace
 }  // namespace wirewise

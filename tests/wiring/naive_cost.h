@@ -6,7 +6,7 @@
 //   host, are a unit. Within a unit a ring passes its bytes over each link between any two members, once each way; all-to-all is a flow from
 //   each to each; a chain's pair one both ways. NVSwitches first, else direct NVLinks (a ring: all that fit beside each other, a pair: its own
 //   link), else PCIe. Units reach each other over their members' nearest ports, as many lines as the unit with the most ports has, each with an
-//   equal part, from a port's nearest member on.
+//   equal part, from a port's nearest member on (those equally near have equally many of them); a ring that passes PCIe within a unit needs no link of it twice.
 #pragma once
 
 #include <algorithm>
@@ -165,12 +165,28 @@ class NaiveCost {
       }
       return;
     }
-    if (pattern == TrafficPattern::kChain || (members.size() == 2 && meshed(of(members[0]).host))) return pair(members[0], members[1], bytes);
+    if (pattern == TrafficPattern::kChain || (members.size() == 2 && meshed(of(members[0]).host))) {
+      pair(members[0], members[1], bytes);
+      if (pattern == TrafficPattern::kRing && direct(members[0], members[1]) == -1) pass(members);
+      return;
+    }
     if (const double rate = rings(members); rate > 0) {
       slowest_ = std::max(slowest_, bytes / rate);
       return;
     }
     ring(members, bytes, [&](int a, int b) { return pcie(a, b); });
+    pass(members);
+  }
+
+  /// The ring of these has been over PCIe.
+  void pass(const std::vector<int>& members) {
+    for (const int a : members) {
+      for (const int b : members) {
+        if (a == b) continue;
+        const Way over = pcie(a, b);
+        passed_.insert(over.begin(), over.end());
+      }
+    }
   }
 
   /// The most rings that visit all members and share no lane in one direction, found by trying all, at the rate of the slowest lane.
@@ -237,6 +253,7 @@ class NaiveCost {
   struct Port {
     int nic = -1, leaf = -1;
     int member = -1;  // through which the unit reaches it
+    std::size_t depth = 0;  // links that its way and the member's have in common
   };
   /// The ports of a host that are nearest to a device: those whose ways meet deepest in its tree.
   std::vector<Port> ports_of(int device) const {
@@ -259,7 +276,7 @@ class NaiveCost {
       if (!nearest.empty() && common < deepest) continue;
       if (common > deepest) nearest.clear();
       deepest = common;
-      nearest.push_back({l.from, l.to, device});
+      nearest.push_back({l.from, l.to, device, common});
     }
     return nearest;
   }
@@ -280,9 +297,20 @@ class NaiveCost {
     std::vector<std::vector<Port>> ports(units.size());
     std::size_t lines = 0;
     for (std::size_t u = 0; u < units.size(); ++u) {
+      std::map<int, int> ways;  // of each member: ports that are reached through it
       for (const int member : units[u]) {
-        for (const Port& port : ports_of(member)) {
-          if (std::none_of(ports[u].begin(), ports[u].end(), [&](const Port& other) { return other.nic == port.nic; })) ports[u].push_back(port);
+        std::vector<Port> own = ports_of(member);
+        std::sort(own.begin(), own.end(), [](const Port& a, const Port& b) { return std::pair(a.leaf, a.nic) < std::pair(b.leaf, b.nic); });
+        for (const Port& port : own) {
+          const auto known = std::find_if(ports[u].begin(), ports[u].end(), [&](const Port& other) { return other.nic == port.nic; });
+          if (known == ports[u].end()) {
+            ports[u].push_back(port);
+            ++ways[member];
+          } else if (port.depth > known->depth || (port.depth == known->depth && ways[member] + 1 < ways[known->member])) {
+            --ways[known->member];
+            ++ways[member];
+            *known = port;
+          }
         }
       }
       std::sort(ports[u].begin(), ports[u].end(), [](const Port& a, const Port& b) { return std::pair(a.leaf, a.nic) < std::pair(b.leaf, b.nic); });
@@ -296,8 +324,10 @@ class NaiveCost {
         nics.push_back(port_of(u).nic);
         const auto members = static_cast<double>(units[u].size());
         const double leaving = pattern == TrafficPattern::kAllToAll ? part * members * (total - members) / (total - 1) : part;
-        flow(pcie(port_of(u).member, port_of(u).nic), leaving);
-        flow(pcie(port_of(u).nic, port_of(u).member), leaving);
+        for (Way over : {pcie(port_of(u).member, port_of(u).nic), pcie(port_of(u).nic, port_of(u).member)}) {
+          std::erase_if(over, [&](int l) { return passed_.contains(l); });
+          flow(over, leaving);
+        }
       }
       if (pattern == TrafficPattern::kRing) {
         ring(nics, part, [&](int a, int b) { return network(a, b); });
@@ -312,6 +342,7 @@ class NaiveCost {
   }
 
   void group(const TrafficPhase& phase, std::vector<int> members) {
+    passed_.clear();
     if (phase.pattern == TrafficPattern::kChain) {
       for (std::size_t i = 0; i + 1 < members.size(); ++i) {
         if (one_unit(members[i], members[i + 1])) inside(phase.pattern, {members[i], members[i + 1]}, phase.bytes);
@@ -332,6 +363,7 @@ class NaiveCost {
   }
 
   static constexpr int kMostSteps = 200000;
+  std::set<int> passed_;  // links within units that the group's ring has passed
   const Wiring& wiring_;
   std::map<int, double> bytes_;
   double slowest_ = 0;

@@ -28,7 +28,7 @@ namespace wirewise {
 namespace {
 
 struct Options {
-  std::string cluster, from, mesh, traffic, exclude, emit, config, model;
+  std::string cluster, from, mesh, traffic, exclude, emit, config, model, order = "best";
   std::vector<std::string> overrides;
   int nodes = 0, ranks = 0;
   std::optional<int> zero;
@@ -229,13 +229,28 @@ void refuse_idle(const Options& options, const CLI::App& command) {
   }
 }
 
+/// Ranks in the order of the devices, for launchers that number ranks host by host.
+void order_linearly(Placement& placement, const std::vector<int>& devices, const StepTraffic& step) {
+  const Seconds best = placement.time.seconds;
+  placement.device.assign(devices.begin(), devices.begin() + step.traffic.ranks);
+  placement.time = placement.linear;
+  placement.exact = false;
+  placement.why.clear();
+  for (const PhaseTime& phase : placement.time.phases) {
+    if (phase.seconds > 0) placement.why.push_back(phase.name + ": " + format_seconds(phase.seconds) + (phase.where.empty() ? "" : ", limited by " + phase.where));
+  }
+  placement.why.push_back("in the order of the devices, as --order linear asks; the best order takes " + format_seconds(best));
+}
+
 void run(const Options& options) {
+  if (options.order == "linear" && options.nodes > 0) throw bad_input("--order linear takes the devices as they come, and --nodes chooses among hosts.", "Leave either out; --exclude takes hosts out.");
   const Wiring wiring = wiring_of(options);
   PlacementOptions how;
   how.devices = free_devices(wiring, options.exclude);
   how.nodes = options.nodes;
   const StepTraffic step = traffic_of(options, wiring, how.devices);
-  const Placement placement = place(wiring, step.traffic, how);
+  Placement placement = place(wiring, step.traffic, how);
+  if (options.order == "linear") order_linearly(placement, how.devices, step);
   const std::vector<RankPlace> places = rank_places(wiring, placement.device);
   if (options.emit.empty() && !options.json) {
     print(placement, places, step);
@@ -276,6 +291,7 @@ void register_place(CLI::App& app, int&) {
   place->add_option("--exclude", options->exclude, "Hosts to leave out: node3,node7 or node[3-7]");
   place->add_option("--traffic", options->traffic, "Bytes that a rank sends in a step, by degree: tp=10G,dp=1G; the others as the configuration's, else as a transformer of 7 billion parameters");
   place->add_option("--zero", options->zero, "Stage of ZeRO over dp_shard, for its traffic, where no configuration says it (3)")->check(CLI::Range(0, 3));
+  place->add_option("--order", options->order, "best, or linear: in the order of the devices, as torchrun and JobSets number ranks")->check(CLI::IsMember({"best", "linear"}));
   place->add_option("--emit", options->emit, "torchrun, slurm, slurm-hostfile, rankfile, jobset, env or json")
       ->check(CLI::IsMember({"torchrun", "slurm", "slurm-hostfile", "rankfile", "jobset", "env", "json"}));
   place->add_option("--jobset-name", options->jobset.name, "Name of the JobSet");

@@ -1,5 +1,6 @@
 // wirewise topo: the wiring of this machine, or of what a file describes, in the form that is asked for.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "wirewise/cli/topo.h"
 #include "wirewise/wiring/discover.h"
 #include "wirewise/wiring/formats.h"
+#include "wirewise/wiring/group_times_json.h"
 #include "wirewise/wiring/reading.h"
 #include "wirewise/wiring/write.h"
 
@@ -33,15 +35,18 @@ void print_notes(const Reading& reading, const std::string& file) {
 }
 
 void run(const Options& options) {
-  if (!options.bytes.empty() && (options.json || options.to != "text")) throw bad_input("--bytes adds lines to the text.", "Leave it out, or leave --to and --json out.");
+  if (!options.bytes.empty() && options.to != "text" && options.to != "json") throw bad_input("--bytes adds lines to the text, and all_reduce to the JSON.", "Leave it out, or leave --to out.");
   if (options.json && options.to != "text" && options.to != "json") throw bad_input("--json and --to " + options.to + " ask for different forms.", "Give either.");
   if (!options.host.empty() && options.to != "nccl-xml") throw bad_input("--host chooses the host of --to nccl-xml.", "Leave it out, or give --to nccl-xml.");
   const std::vector<Bytes> sizes = options.bytes.empty() ? std::vector<Bytes>{} : bench::parse_sizes(options.bytes, "--bytes");
+  if (std::find(sizes.begin(), sizes.end(), Bytes{0}) != sizes.end()) throw bad_input("--bytes 0: nothing takes no time.", "Give sizes of 1 byte or more.");
   const bool here = options.from.empty();
   const Reading reading = here ? discover() : read_wiring_file(options.from);
   print_notes(reading, here ? "this machine" : options.from == "-" ? "standard input" : options.from);
   if (options.json || options.to == "json") {
-    std::cout << write_json(reading) << "\n";
+    std::string text = write_json(reading);
+    if (!sizes.empty()) text.insert(text.size() - 1, ",\"all_reduce\":" + group_times_json(reading.wiring, sizes));
+    std::cout << text << "\n";
   } else if (options.to == "nccl-xml") {
     const NcclXml xml = write_nccl_xml(reading, options.host);
     std::cout << xml.text;
@@ -53,7 +58,8 @@ void run(const Options& options) {
   } else if (options.to == "matrix") {
     std::cout << write_matrix(reading.wiring);
   } else {
-    const std::string groups = write_groups(reading.wiring, sizes);
+    const bool without = std::any_of(reading.facts.begin(), reading.facts.end(), [](const Fact& fact) { return fact.name == "NVLinks" && fact.value == "not in the file"; });
+    const std::string groups = write_groups(reading.wiring, sizes, without ? "without NVLinks, which the file leaves out" : "");
     if (!sizes.empty() && groups.empty())
       throw bad_input("--bytes: " + std::string(here ? "this machine" : printable(options.from)) + " has no two GPUs that would sum anything.", "Leave it out, or give a wiring that has.");
     std::cout << write_tree(reading.wiring) << groups;

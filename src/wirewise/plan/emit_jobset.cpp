@@ -100,7 +100,7 @@ void check_host(int node, const std::vector<const RankPlace*>& ranks, std::size_
   for (std::size_t i = 0; i < each; ++i) {
     if (ranks[i]->rank == static_cast<int>(static_cast<std::size_t>(node) * each + i)) continue;
     throw bad_input("pods number their ranks host by host, but here " + printable(host) + " holds rank " + std::to_string(ranks[i]->rank) + " without its neighbours.",
-                    "Choose a mesh whose innermost degrees fill a host.");
+                    "Put ranks in the order of the devices with --order linear, which costs what place prints for it.");
   }
 }
 

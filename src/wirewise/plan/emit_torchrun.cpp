@@ -20,7 +20,7 @@ std::string emit_torchrun(std::span<const RankPlace> places) {
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       if (ranks[i]->rank == static_cast<int>(static_cast<std::size_t>(node) * each + i)) continue;
       throw bad_input("torchrun numbers ranks host by host, but here " + printable(ranks.front()->host) + " holds rank " + std::to_string(ranks[i]->rank) + " without its neighbours.",
-                      "Emit slurm or rankfile, or choose a mesh whose innermost degrees fill a host.");
+                      "Emit slurm or rankfile, or put ranks in the order of the devices with --order linear, which costs what place prints for it.");
     }
   }
   std::string text =

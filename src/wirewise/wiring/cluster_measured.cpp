@@ -62,7 +62,7 @@ void read_measured(Settings& entry, const std::map<std::string, std::size_t>& ho
     const bool same = link.kind == of.kind && (by_kind || (by_generation ? link.generation == of.generation : link.source == of.name || link.source.starts_with(of.name + ", ")));
     if (!same || (units > 0 && link.lanes != units) || (!of_chosen(link.from) && !of_chosen(link.to))) continue;
     if (alpha >= 0) link.alpha = alpha * 1e-6;
-    if (beta >= 0) link.beta = beta * 1e9;
+    if (beta >= 0) link.beta = beta * 1e9 * (of.unit == "link" ? std::max(link.lanes, 1) : 1);  // of NVLinks and xGMI side by side it is one's
     link.provenance = Provenance::kMeasured;
     link.source = by_generation || by_kind ? source : of.name + ", " + source;
     ++changed;

@@ -1,5 +1,6 @@
 // Putting a graph together and asking it simple things.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "wirewise/wiring/wiring.h"
@@ -55,14 +56,22 @@ std::vector<Wiring> hosts_apart(const Wiring& wiring) {
     const Device& device = wiring.devices[i];
     if (device.host >= 0) place[i] = add_device(hosts[static_cast<std::size_t>(device.host)], device);
   }
+  std::map<std::pair<int, int>, int> outside;  // of a host and an NVSwitch outside: its place there
+  const auto place_in = [&](int host, int device) {
+    const Device& of = wiring.devices[static_cast<std::size_t>(device)];
+    if (of.host >= 0) return of.host == host ? place[static_cast<std::size_t>(device)] : -1;
+    if (of.kind != DeviceKind::kNvSwitch) return -1;
+    const auto [known, fresh] = outside.try_emplace({host, device}, -1);
+    if (fresh) known->second = add_device(hosts[static_cast<std::size_t>(host)], of);
+    return known->second;
+  };
   for (const Link& link : wiring.links) {
-    const Device& from = wiring.devices[static_cast<std::size_t>(link.from)];
-    const Device& to = wiring.devices[static_cast<std::size_t>(link.to)];
-    if (from.host < 0 || from.host != to.host) continue;
+    const int host = std::max(wiring.devices[static_cast<std::size_t>(link.from)].host, wiring.devices[static_cast<std::size_t>(link.to)].host);
+    if (host < 0) continue;
     Link copy = link;
-    copy.from = place[static_cast<std::size_t>(link.from)];
-    copy.to = place[static_cast<std::size_t>(link.to)];
-    hosts[static_cast<std::size_t>(from.host)].links.push_back(std::move(copy));
+    copy.from = place_in(host, link.from);
+    copy.to = place_in(host, link.to);
+    if (copy.from >= 0 && copy.to >= 0) hosts[static_cast<std::size_t>(host)].links.push_back(std::move(copy));
   }
   return hosts;
 }

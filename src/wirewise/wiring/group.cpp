@@ -15,19 +15,20 @@ namespace wirewise {
 namespace {
 
 const Device& device_at(const Wiring& wiring, int device) { return wiring.devices[static_cast<std::size_t>(device)]; }
+constexpr double kRounding = 1e-9;
+
 const Link& link_at(const Wiring& wiring, int link) { return wiring.links[static_cast<std::size_t>(link)]; }
 
 GroupBandwidth over_nvswitch(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices, int middle) {
   GroupBandwidth best;
   best.bus = std::numeric_limits<double>::infinity();
-  best.provenance = Provenance::kMeasured;
   for (int device : devices) {
     const int index = nvlink_to(wiring, out[static_cast<std::size_t>(device)], middle);
-    best.provenance = less_certain(best.provenance, link_at(wiring, index).provenance);
     if (link_at(wiring, index).beta >= best.bus) continue;
     best.bus = link_at(wiring, index).beta;
     best.bottleneck = index;
     best.rings = std::max(link_at(wiring, index).lanes, 1);
+    best.provenance = link_at(wiring, index).provenance;
   }
   best.why = std::to_string(best.rings) + " NVLinks a GPU to the NVSwitch";
   return best;
@@ -40,7 +41,8 @@ GroupBandwidth over_nvlinks(const Wiring& wiring, const std::vector<std::vector<
   found.bottleneck = direct.slowest;
   found.rings = static_cast<int>(nvlink_rings(direct.lanes).size());
   found.bus = found.rings > 0 ? found.rings * direct.lane : 0;
-  found.why = std::to_string(found.rings) + (found.rings == 1 ? " ring" : " rings") + " over NVLinks";
+  const bool xgmi = found.bottleneck != -1 && link_at(wiring, found.bottleneck).kind == LinkKind::kXgmi;
+  found.why = std::to_string(found.rings) + (found.rings == 1 ? " ring" : " rings") + (xgmi ? " over xGMI" : " over NVLinks");
   return found;
 }
 
@@ -50,11 +52,9 @@ GroupBandwidth over_paths(const Wiring& wiring, std::span<const int> devices) {
   const std::vector<int> order = nearest_order(wiring, paths, devices);
   std::map<int, int> load;
   GroupBandwidth found;
-  found.provenance = Provenance::kMeasured;
   for (std::size_t i = 0; i < order.size(); ++i) {
     const Path hop = path_between(wiring, paths, order[i], order[(i + 1) % order.size()]);
     for (int link : hop.links) ++load[link];
-    found.provenance = less_certain(found.provenance, hop.provenance);
   }
   found.rings = 1;
   found.bus = std::numeric_limits<double>::infinity();
@@ -64,15 +64,17 @@ GroupBandwidth over_paths(const Wiring& wiring, std::span<const int> devices) {
     found.bottleneck = index;
   }
   const Link& slowest = link_at(wiring, found.bottleneck);
+  found.provenance = slowest.provenance;
   found.why = "a ring whose slowest link is " + std::string(name_of(slowest.kind)) + (slowest.source.empty() ? "" : " (" + slowest.source + ")");
   return found;
 }
 
-GroupBandwidth within_host(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
+/// Of devices that need no network.
+GroupBandwidth within_unit(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
   if (const int middle = common_nvswitch(wiring, out, devices); middle != -1) return over_nvswitch(wiring, out, devices, middle);
   const GroupBandwidth direct = over_nvlinks(wiring, out, devices);
   GroupBandwidth paths = over_paths(wiring, devices);
-  return direct.bus > paths.bus ? direct : paths;
+  return direct.bus >= paths.bus ? direct : paths;
 }
 
 }  // namespace
@@ -90,23 +92,23 @@ GroupBandwidth ring_bandwidth(const Wiring& wiring, std::span<const int> devices
   GroupBandwidth least;
   if (devices.size() < 2) return least;
   const auto out = links_by_device(wiring);
-  const auto hosts = by_host(wiring, devices);
+  const auto units = by_unit(wiring, out, devices);
   least.bus = std::numeric_limits<double>::infinity();
-  for (const auto& [host, members] : hosts) {
+  for (const auto& [unit, members] : units) {
     if (members.size() < 2) continue;
-    GroupBandwidth here = within_host(wiring, out, members);
+    GroupBandwidth here = within_unit(wiring, out, members);
     if (here.bus < least.bus) least = std::move(here);
   }
-  if (hosts.size() > 1) {
-    GroupBandwidth between = network_ring(wiring, hosts);
-    if (between.bus < least.bus) least = std::move(between);
+  if (units.size() > 1) {
+    GroupBandwidth between = network_ring(wiring, devices);
+    if (between.bus < least.bus * (1 - kRounding)) least = std::move(between);
   }
   return least;
 }
 
 std::optional<GroupBandwidth> in_switch_bandwidth(const Wiring& wiring, std::span<const int> devices) {
   constexpr std::size_t kLeast = 5;
-  if (devices.size() < kLeast || by_host(wiring, devices).size() > 1) return std::nullopt;
+  if (devices.size() < kLeast) return std::nullopt;
   const auto out = links_by_device(wiring);
   const int middle = common_nvswitch(wiring, out, devices);
   if (middle == -1 || !device_at(wiring, middle).nvls) return std::nullopt;

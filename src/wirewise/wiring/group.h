@@ -18,7 +18,7 @@ namespace wirewise {
 
 enum class GroupAlgorithm : std::uint8_t {
   kRing,      // rings over NVLinks, PCIe and NICs, as many as there are disjoint ones
-  kInSwitch,  // NVSwitches that add up (NVLS); all-reduce within one host only
+  kInSwitch,  // NVSwitches that add up (NVLS); all-reduce, and only where they join the whole group
   kTree,      // a chain within each host, two binary trees between hosts; all-reduce only
 };
 [[nodiscard]] std::string_view name_of(GroupAlgorithm algorithm) noexcept;
@@ -31,14 +31,14 @@ struct GroupBandwidth {
   int rings = 0;        // side by side, one direction each; 0: not a ring
   int bottleneck = -1;  // the link that limits it; -1: a group of one
   std::string why;      // "4 rings over NVLink", "8 NICs a host"
-  Provenance provenance = Provenance::kSpec;  // the least certain of the links it rests on
+  Provenance provenance = Provenance::kSpec;  // the bottleneck's
 };
 
 /// Rings over all of `devices` (GPUs or ranks' cores), whose order is chosen: hosts and leaves stay together. Throws bad input when two of
 /// them can't reach each other.
 [[nodiscard]] GroupBandwidth ring_bandwidth(const Wiring& wiring, std::span<const int> devices);
 
-/// In-switch reduction, where one NVSwitch that can joins all of `devices` and they are more than 4 (as NCCL uses it); else nothing.
+/// In-switch reduction, where one NVSwitch that can, of a host or of a rack, joins all of `devices` and they are more than 4 (as NCCL uses it); else nothing.
 /// NVIDIA/nccl src/graph/tuning.cc: n GPUs of link bandwidth b get b (n-1)/n times a generation's efficiency as algorithm bandwidth.
 [[nodiscard]] std::optional<GroupBandwidth> in_switch_bandwidth(const Wiring& wiring, std::span<const int> devices);
 

@@ -42,10 +42,10 @@ DirectLinks direct_links(const Wiring& wiring, const std::vector<std::vector<int
       if (index == -1) continue;
       const Link& link = link_at(wiring, index);
       found.lanes[i][j] = std::max(link.lanes, 1);
-      found.provenance = less_certain(found.provenance, link.provenance);
       if (link.beta / found.lanes[i][j] >= found.lane) continue;
       found.lane = link.beta / found.lanes[i][j];
       found.slowest = index;
+      found.provenance = link.provenance;
     }
   }
   return found;
@@ -83,6 +83,20 @@ std::map<int, std::vector<int>> by_host(const Wiring& wiring, std::span<const in
   std::map<int, std::vector<int>> hosts;
   for (int device : devices) hosts[device_at(wiring, device).host].push_back(device);
   return hosts;
+}
+
+std::map<int, std::vector<int>> by_unit(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
+  const int hosts = hosts_of(wiring);
+  std::map<int, std::vector<int>> units;
+  for (const int device : devices) {
+    int unit = device_at(wiring, device).host;
+    for (const int index : out[static_cast<std::size_t>(device)]) {
+      const Device& to = device_at(wiring, link_at(wiring, index).to);
+      if (joins_gpus(link_at(wiring, index).kind) && to.kind == DeviceKind::kNvSwitch && to.host < 0) unit = hosts + link_at(wiring, index).to;
+    }
+    units[unit].push_back(device);
+  }
+  return units;
 }
 
 }  // namespace wirewise

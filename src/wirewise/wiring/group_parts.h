@@ -20,7 +20,7 @@ struct DirectLinks {
   std::vector<std::vector<int>> lanes;            // [i][j]: side by side from i to j
   BytesPerSecond lane = 0;                        // the slowest; infinite where there are none
   int slowest = -1;                               // its link
-  Provenance provenance = Provenance::kMeasured;  // the least certain of them
+  Provenance provenance = Provenance::kMeasured;  // the slowest one's
 };
 [[nodiscard]] DirectLinks direct_links(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices);
 
@@ -30,5 +30,8 @@ struct DirectLinks {
 [[nodiscard]] std::vector<int> nearest_order(const Wiring& wiring, const Paths& paths, std::span<const int> devices);
 
 [[nodiscard]] std::map<int, std::vector<int>> by_host(const Wiring& wiring, std::span<const int> devices);
+/// Devices that need no network among each other: those that an NVSwitch outside of hosts joins, else those of a host. By the host's index, or
+/// behind all hosts' by the NVSwitch.
+[[nodiscard]] std::map<int, std::vector<int>> by_unit(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices);
 
 }  // namespace wirewise

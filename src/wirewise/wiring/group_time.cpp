@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "wirewise/base/error.h"
+#include "wirewise/base/text.h"
 #include "wirewise/wiring/collective_curves.h"
 #include "wirewise/wiring/group_parts.h"
+#include "wirewise/wiring/link_classes.h"
 
 namespace wirewise {
 namespace {
@@ -17,18 +21,31 @@ namespace {
 struct Steps {
   double within = 0, between = 0;
   Seconds of_within = 0, of_between = 0;
+  std::set<std::string> assumed;  // "AMD xGMI, Zen 2 as Intel QPI, Broadwell": latencies that nobody published
+  bool measured = true;           // all links that a step passes
   [[nodiscard]] Seconds all() const { return within * of_within + between * of_between; }
 };
 
 Steps steps_of(const Wiring& wiring, std::span<const int> devices, GroupCollective collective, GroupAlgorithm algorithm) {
   Steps steps;
-  const auto hosts = by_host(wiring, devices);
+  const auto hosts = by_unit(wiring, links_by_device(wiring), devices);
   const Paths paths(wiring);
+  const auto latency = [&](int a, int b) {
+    Seconds sum = 0;
+    for (const int index : path_between(wiring, paths, a, b).links) {
+      const Link& link = wiring.links[static_cast<std::size_t>(index)];
+      const LinkLatency of = latency_of(link);
+      sum += of.alpha;
+      if (!of.as.empty()) steps.assumed.insert(of.as);
+      steps.measured = steps.measured && link.provenance == Provenance::kMeasured;
+    }
+    return sum;
+  };
   const auto largest =
       std::max_element(hosts.begin(), hosts.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  if (largest->second.size() > 1) steps.of_within = path_between(wiring, paths, largest->second[0], largest->second[1]).latency;
+  if (largest->second.size() > 1) steps.of_within = latency(largest->second[0], largest->second[1]);
   if (hosts.size() > 1)
-    steps.of_between = path_between(wiring, paths, hosts.begin()->second.front(), std::next(hosts.begin())->second.front()).latency;
+    steps.of_between = latency(hosts.begin()->second.front(), std::next(hosts.begin())->second.front());
   const auto ranks = static_cast<double>(devices.size()), count = static_cast<double>(hosts.size());
   switch (algorithm) {
     case GroupAlgorithm::kRing: {
@@ -57,7 +74,11 @@ GroupTime by_steps(const Wiring& wiring, std::span<const int> devices, GroupColl
   if (steps.between > 0)
     found.from +=
         fmt::format("{}{:.0f} steps of {:.3g} us between hosts", found.from.empty() ? "" : " and ", steps.between, steps.of_between * 1e6);
-  found.provenance = large.provenance;
+  if (!steps.assumed.empty()) {
+    found.from += ", latency assumed for " + join(std::vector<std::string>(steps.assumed.begin(), steps.assumed.end()), ", ");
+  }
+  found.at_least = !steps.measured;
+  found.provenance = steps.assumed.empty() ? large.provenance : Provenance::kAssumed;
   found.large = std::move(large);
   return found;
 }
@@ -82,7 +103,7 @@ GroupTime group_time(const Wiring& wiring, std::span<const int> devices, GroupCo
     // NCCL chose among its algorithms where it was measured.
     GroupBandwidth large = group_bandwidth(wiring, devices, collective);
     const Link& slowest = wiring.links[static_cast<std::size_t>(large.bottleneck)];
-    const bool one_host = by_host(wiring, devices).size() == 1;
+    const bool one_host = by_host(wiring, devices).size() == 1;  // as it was measured
     const bool measured =
         collective == GroupCollective::kAllReduce && one_host && large.algorithm != GroupAlgorithm::kInSwitch && joins_gpus(slowest.kind);
     if (const auto curve =

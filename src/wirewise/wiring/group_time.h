@@ -18,6 +18,7 @@ struct GroupTime {
   Seconds time = 0;
   BytesPerSecond bus = 0;                     // bus bandwidth at this size
   Seconds latency = 0;                        // of `time`: what bandwidth doesn't explain
+  bool at_least = false;                      // the latency is that of links alone: launches and protocols come on top
   std::string from;                           // "14 steps of 1 us" or "measured on 2 to 8 GPUs: source"
   Provenance provenance = Provenance::kSpec;  // the least certain of what it rests on
 };

@@ -5,11 +5,13 @@
 #include <numeric>
 
 #include "wirewise/wiring/link_classes.h"
+#include "wirewise/wiring/nccl_words.h"
 
 namespace wirewise {
 namespace {
 
 constexpr int kMostNvlinks = 18;  // of one GPU, up to Blackwell
+constexpr int kMostNvlinks3 = 12;  // up to Ampere: more are NVLink 4 at least, and only an NVSwitch joins two GPUs by so many
 
 /// Sets of indices that grow together.
 class Clusters {
@@ -142,11 +144,17 @@ class HostBuilder {
         peers[i] += links > 0 ? 1 : 0;
       }
     }
-    const bool through_switch = std::any_of(sum.begin(), sum.end(), [](int links) { return links > kMostNvlinks; });
+    const bool many = std::any_of(most.begin(), most.end(), [](int links) { return links > kMostNvlinks3; });
+    const bool through_switch = many || std::any_of(sum.begin(), sum.end(), [](int links) { return links > kMostNvlinks; });
+    const auto bundle = [&](std::size_t i, int links) {
+      const int capability = compute_capability_of(pairs_.devices[i].model);
+      if (nvlink_generation(capability) > 0) return nvlinks_of(capability, links);
+      return nvlink_link(many ? 4 : 0, links, Provenance::kAssumed);
+    };
     if (!through_switch) {
       for (std::size_t i = 0; i < size_; ++i) {
         for (std::size_t j = i + 1; j < size_; ++j) {
-          if (pairs_.links(i, j) > 0) add_link(wiring_, index(i), index(j), nvlink_link(0, pairs_.links(i, j), Provenance::kAssumed));
+          if (pairs_.links(i, j) > 0) add_link(wiring_, index(i), index(j), bundle(i, pairs_.links(i, j)));
         }
       }
       return;
@@ -155,9 +163,10 @@ class HostBuilder {
     nvswitch.name = "nvswitch0";
     nvswitch.kind = DeviceKind::kNvSwitch;
     nvswitch.host = host_index_;
+    for (std::size_t i = 0; i < size_ && !nvswitch.nvls; ++i) nvswitch.nvls = most[i] > 0 && bundle(i, most[i]).generation >= 4;
     const int middle = add_device(wiring_, std::move(nvswitch));
     for (std::size_t i = 0; i < size_; ++i) {
-      if (most[i] > 0) add_link(wiring_, index(i), middle, nvlink_link(0, most[i], Provenance::kAssumed));
+      if (most[i] > 0) add_link(wiring_, index(i), middle, bundle(i, most[i]));
     }
   }
 

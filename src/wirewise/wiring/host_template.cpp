@@ -210,10 +210,25 @@ class TemplateReader {
     device.model = settings.text("model");
     device.numa = numa;
     const int added = add(device);
+    const bool inside = settings.truth("one_chip", false);
+    if (inside && depth == 1) throw settings.wrong("one_chip", "there is no switch above that this one could be one chip with.", "Leave it out, or write it in a switch of a switch.");
+    const std::size_t up = host_.wiring.links.size();
     add_link(host_.wiring, parent, added, attach(settings));
     place(settings, added, numa);
     for (Settings& below : settings.tables("switch")) read_switch(below, added, numa, depth + 1);
     settings.finish();
+    if (!inside) return;
+    std::vector<Link> below;
+    for (std::size_t i = up + 2; i < host_.wiring.links.size(); ++i) {
+      if (host_.wiring.links[i].from == added) below.push_back(host_.wiring.links[i]);
+    }
+    Link whole = inside_chip_link(below);
+    for (std::size_t i = up; i < up + 2; ++i) {
+      Link& link = host_.wiring.links[i];
+      whole.from = link.from;
+      whole.to = link.to;
+      link = whole;
+    }
   }
 
   void place(Settings& settings, int parent, int numa) {

@@ -1,5 +1,7 @@
 #include "wirewise/wiring/ib_fabric.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -109,6 +111,11 @@ class Builder {
       }
       const bool known = cable.gbit > 0;
       Link link = network_link(LinkKind::kInfiniband, known ? cable.gbit : 200, true, known ? Provenance::kDriver : Provenance::kAssumed);
+      // The class is by Gbit/s; fewer lanes of a faster kind are called as people call them: 2xHDR is HDR100.
+      if (const auto x = cable.rate.find('x'); known && x != std::string::npos && cable.rate.substr(0, x) != "4" && link.source.starts_with("InfiniBand ")) {
+        const std::string of = cable.rate.substr(x + 1);
+        link.source = "InfiniBand " + of + fmt::format("{:.0f}", cable.gbit) + ", as " + link.source;
+      }
       add_link(reading_.wiring, device_.at(cable.from), device_.at(cable.to), std::move(link));
       ++count[known ? cable.rate : "unknown rate"];
     }

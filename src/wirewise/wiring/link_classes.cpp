@@ -116,6 +116,37 @@ Link pcie_link(int generation, int lanes, Provenance provenance) {
   return link;
 }
 
+Link inside_chip_link(std::span<const Link> below) {
+  if (below.empty()) return pcie_link(0, 0, Provenance::kAssumed);
+  Link link = below.front();
+  for (const Link& one : below.subspan(1)) {
+    link.lanes += one.lanes;
+    link.beta += one.beta;
+    link.spec += one.spec;
+  }
+  link.source = "inside a PCIe switch, as wide as its ports below";
+  return link;
+}
+
+bool one_pcie_chip(std::uint64_t above, std::uint64_t below) {
+  constexpr std::uint64_t kModels = 0xfffffffffffff000, kGen4 = 0x1000c0101000a000, kGen5 = 0x1000c03010000000, kLower = 0x1000;
+  if ((above & kModels) == kGen4) return (below & kModels) == kGen4;
+  return (above & kModels) == kGen5 && (below & kModels) == kGen5 + kLower;
+}
+
+LinkLatency latency_of(const Link& link) {
+  const bool inside = link.kind == LinkKind::kSharedMemory || (link.kind == LinkKind::kPcie && link.generation == 0);
+  if (link.alpha > 0 || link.provenance == Provenance::kMeasured || inside) return {link.alpha};
+  const LinkClass* best = nullptr;
+  const bool xgmi = link.kind == LinkKind::kXgmi;  // none of whose classes has a figure
+  for (const LinkClass& one : link_classes()) {
+    if (one.kind != (xgmi ? LinkKind::kNvlink : link.kind) || one.latency <= 0) continue;
+    if (best == nullptr || std::abs(one.generation - link.generation) < std::abs(best->generation - link.generation)) best = &one;
+  }
+  if (best == nullptr) return {link.alpha};
+  return {make_link(*best, 1, Provenance::kAssumed).alpha, link.source + " as " + best->name};
+}
+
 Link nvlink_link(int generation, int count, Provenance provenance) {
   Link link = make_link(link_class(LinkKind::kNvlink, generation > 0 ? generation : 3), count, generation > 0 ? provenance : Provenance::kAssumed);
   if (generation <= 0) link.generation = 0;

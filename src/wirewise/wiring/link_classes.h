@@ -1,6 +1,7 @@
 // Interconnects by class: data/links.toml as a table, and links made from it.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +40,19 @@ struct LinkClass {
 [[nodiscard]] Link make_link(const LinkClass& of, int units, Provenance provenance, std::string source = {});
 /// PCIe of this generation and width; 0: unknown, taken as generation 4 and 16 lanes, and kAssumed.
 [[nodiscard]] Link pcie_link(int generation, int lanes, Provenance provenance);
+/// Between the two levels of PCIe switches that are one chip: as wide as the links below it, which `below` is, together. Broadcom's switches of
+/// generation 4 and 5 show themselves so though they carry full bandwidth across all ports (NVIDIA/nccl src/graph/topo.cc, which joins
+/// the levels).
+[[nodiscard]] Link inside_chip_link(std::span<const Link> below);
+/// Whether PCI's numbers of a switch and of the one above it say that they are one such chip. Each: vendor, device, subsystem's vendor and device,
+/// 16 bits each from the highest on.
+[[nodiscard]] bool one_pcie_chip(std::uint64_t above, std::uint64_t below);
+/// The latency of this link, and where it isn't known that of the nearest class that has one; `as` says which, and is empty otherwise.
+struct LinkLatency {
+  Seconds alpha = 0;
+  std::string as{};
+};
+[[nodiscard]] LinkLatency latency_of(const Link& link);
 /// `count` NVLinks side by side; generation 0: unknown, taken as 3, and kAssumed.
 [[nodiscard]] Link nvlink_link(int generation, int count, Provenance provenance);
 /// A network's port of `gbit` Gbit/s: the class of its rate, or one scaled to it.

@@ -8,8 +8,6 @@
 namespace wirewise {
 namespace {
 
-Link pcie_of(const NcclPart& part) { return pcie_link(part.generation, part.lanes, Provenance::kDriver); }
-
 Link links_of(const NcclPart& gpu, int count) { return gpu.gfx.empty() ? nvlinks_of(gpu.compute_capability, count) : xgmi_of(gpu.gfx, count); }
 
 class Builder {
@@ -43,6 +41,13 @@ class Builder {
   }
 
  private:
+  [[nodiscard]] Link pcie_of(int index) const {
+    const NcclPart& from = part(index);
+    if (!from.inside_chip) return pcie_link(from.generation, from.lanes, Provenance::kDriver);
+    std::vector<Link> below;
+    for (const int port : ports_[static_cast<std::size_t>(index)]) below.push_back(pcie_of(port));
+    return below.empty() ? pcie_link(from.generation, from.lanes, Provenance::kDriver) : inside_chip_link(below);
+  }
   [[nodiscard]] const NcclPart& part(int index) const { return parts_.parts[static_cast<std::size_t>(index)]; }
   [[nodiscard]] int device_of(int index) const { return device_[static_cast<std::size_t>(index)]; }
   /// The device of the NUMA node that a part is under.
@@ -72,12 +77,12 @@ class Builder {
       add_link(wiring_, top, device_of(index), sockets_link(sockets, sockets.empty() ? Provenance::kAssumed : Provenance::kSpec));
       return;
     }
-    Link link = pcie_of(from);
+    Link link = pcie_of(index);
     if (from.kind == DeviceKind::kHostBridge) {
       link = {};
       link.kind = LinkKind::kPcie;
       for (int port : ports_[static_cast<std::size_t>(index)]) {
-        const Link below = pcie_of(part(port));
+        const Link below = pcie_of(port);
         link.beta += below.beta;
         link.spec += below.spec;
       }

@@ -1,11 +1,13 @@
 // From the elements of a topology file to the parts of a machine: CPUs, which are NUMA nodes, PCIe under them, GPUs and NICs at its ends; then
 // what they are called, as the file or NCCL numbers them.
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <pugixml.hpp>
 #include <set>
 
 #include "wirewise/base/text.h"
+#include "wirewise/wiring/link_classes.h"
 #include "wirewise/wiring/nccl_parts.h"
 
 namespace wirewise {
@@ -18,6 +20,20 @@ DeviceKind kind_of_class(std::string_view pci_class) {
   if (pci_class.substr(0, 4) == "0x02") return DeviceKind::kNic;
   if (pci_class.substr(0, 6) == "0x0604" || pci_class == "0x080100") return DeviceKind::kPcieSwitch;  // the latter: ConnectX-8's direct path
   return DeviceKind::kHost;  // none of ours
+}
+
+/// Vendor, device and those of the subsystem, 16 bits each; 0 where one isn't printed.
+std::uint64_t ids_of(pugi::xml_node node) {
+  std::uint64_t ids = 0;
+  for (const char* name : {"vendor", "device", "subsystem_vendor", "subsystem_device"}) {
+    std::string_view text = node.attribute(name).value();
+    if (text.starts_with("0x")) text.remove_prefix(2);
+    std::uint16_t number = 0;
+    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number, 16);
+    if (fault != std::errc() || end != text.data() + text.size()) return 0;
+    ids = ids << 16 | number;
+  }
+  return ids;
 }
 
 class Reader {
@@ -160,6 +176,7 @@ class Reader {
     part.pci = lower_case(node.attribute("busid").value());
     part.generation = pcie_generation(node.attribute("link_speed").value());
     part.lanes = attribute_number(node, "link_width", 0, 1, 64);
+    part.ids = ids_of(node);
     const pugi::xml_node gpu = node.child("gpu");
     const std::string_view stated = node.attribute("class").value();
     const bool within = static_cast<bool>(node.child("pci"));
@@ -178,7 +195,10 @@ class Reader {
       }
       return;
     }
+    part.inside_chip = part.kind == DeviceKind::kPcieSwitch && found_.parts[static_cast<std::size_t>(parent)].kind == DeviceKind::kPcieSwitch &&
+                       one_pcie_chip(found_.parts[static_cast<std::size_t>(parent)].ids, part.ids);
     if (part.kind == DeviceKind::kGpu) {
+      part.told = static_cast<bool>(gpu);
       part.number = attribute_number(gpu, "dev", -1, 0, 1 << 20);
       part.gfx = gfx_name(gpu.attribute("gcn").value());
       part.compute_capability = attribute_number(gpu, "sm", 0, 1, 999);

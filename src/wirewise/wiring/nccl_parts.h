@@ -2,6 +2,7 @@
 // have besides. read_nccl_parts() takes them from the elements and notes all that is odd; build_nccl_graph() needs nothing but them.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -21,10 +22,13 @@ struct NcclPart {
   std::string name, pci, model, cpus;
   int numa = -1, number = -1;  // the number that the file gives it
   int generation = 0, lanes = 0;
+  std::uint64_t ids = 0;  // vendor, device, and both of the subsystem; 0: not printed
+  bool inside_chip = false;  // a PCIe switch that is one chip with the one above
   bool placed = true;
   CpuKind cpu;
   int compute_capability = 0;  // of NVIDIA's GPUs
   std::string gfx;             // of AMD's GPUs: "gfx90a"
+  bool told = false;           // a GPU with a <gpu>, in which its links would stand
 };
 
 /// The links of a host's GPUs besides PCIe, in numbers.

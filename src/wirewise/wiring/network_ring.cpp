@@ -1,14 +1,17 @@
-// Hosts stand in the order of their switches, so that a ring crosses each switch's uplinks once each way. Switches of levels 0 to k that are
-// joined make an island; what leaves it shares its uplinks to level k + 1, however many there are (equal-cost paths).
+// What a ring between hosts gets is what placement_cost.h says a ring costs, so that topo and place can't differ. For trees: switches of levels
+// 0 to k that are joined make an island; what leaves it shares its uplinks to level k + 1, however many there are (equal-cost paths).
 #include "wirewise/wiring/network_ring.h"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
+#include <numeric>
 #include <set>
 #include <utility>
 
 #include "wirewise/base/error.h"
+#include "wirewise/wiring/group_parts.h"
 #include "wirewise/wiring/path.h"
+#include "wirewise/wiring/placement_cost.h"
 #include "wirewise/wiring/relation.h"
 
 namespace wirewise {
@@ -70,79 +73,97 @@ std::vector<SwitchLevel> switch_levels(const Wiring& wiring) {
   return levels;
 }
 
-std::map<int, std::vector<Exit>> exits_of(const Wiring& wiring, const std::map<int, std::vector<int>>& hosts) {
-  std::map<int, std::vector<Exit>> all;
+std::map<int, std::vector<Exit>> exits_of(const Wiring& wiring, const std::map<int, std::vector<int>>& units) {
+  std::map<int, std::vector<Exit>> of_host;
+  std::map<int, BytesPerSecond> fastest;
   for (std::size_t i = 0; i < wiring.links.size(); ++i) {
     const Link& link = wiring.links[i];
     const Device& from = wiring.devices[static_cast<std::size_t>(link.from)];
-    if (!is_network(link.kind) || hosts.count(from.host) == 0 || (from.kind != DeviceKind::kNic && from.kind != DeviceKind::kHost)) continue;
-    all[from.host].push_back({link.from, static_cast<int>(i), link.beta});
+    if (!is_network(link.kind) || from.host < 0 || (from.kind != DeviceKind::kNic && from.kind != DeviceKind::kHost)) continue;
+    of_host[from.host].push_back({link.from, static_cast<int>(i), link.beta});
+    fastest[from.host] = std::max(fastest[from.host], link.beta);
   }
+  for (auto& [host, exits] : of_host) std::erase_if(exits, [&, most = fastest[host]](const Exit& exit) { return exit.bandwidth * 2 < most; });
   const Relations relations(wiring);
   const Paths paths(wiring);
-  for (auto& [host, exits] : all) {
-    std::set<std::size_t> used;
-    for (int device : hosts.at(host)) {
+  std::map<int, std::vector<Exit>> all;
+  for (const auto& [unit, members] : units) {
+    struct Way {
+      Exit exit;
+      Path path;
+      int device = -1;
+    };
+    std::map<int, Way> used;   // by link, each with the best way to it
+    std::map<int, int> ways;   // of each device: how many of them
+    for (const int device : members) {
+      const auto& exits = of_host[wiring.devices[static_cast<std::size_t>(device)].host];
       Connection nearest = Connection::kUnknown;
       for (const Exit& exit : exits) nearest = std::min(nearest, relations.between(device, exit.device).pcie);
-      for (std::size_t i = 0; i < exits.size(); ++i) {
-        if (relations.between(device, exits[i].device).pcie != nearest) continue;
-        used.insert(i);
-        if (const auto path = paths.find(device, exits[i].device); path && !path->links.empty()) exits[i].bandwidth = std::min(exits[i].bandwidth, path->bandwidth);
+      for (const Exit& exit : exits) {
+        if (relations.between(device, exit.device).pcie != nearest) continue;
+        auto path = paths.find(device, exit.device).value_or(Path{});
+        auto& best = used.try_emplace(exit.link, Way{exit, {}, -1}).first->second;
+        const bool shares = path.bandwidth == best.path.bandwidth && ways[device] + 1 < ways[best.device];
+        if (best.device != -1 && path.bandwidth <= best.path.bandwidth && !shares) continue;
+        if (best.device != -1) --ways[best.device];
+        ++ways[device];
+        best.path = std::move(path);
+        best.device = device;
       }
     }
-    std::vector<Exit> kept;
-    for (std::size_t i : used) kept.push_back(exits[i]);
-    exits = std::move(kept);
+    std::map<int, int> load;
+    for (const auto& [link, way] : used) {
+      for (const int each : way.path.links) ++load[each];
+    }
+    for (auto& [link, way] : used) {
+      for (const int each : way.path.links) way.exit.bandwidth = std::min(way.exit.bandwidth, wiring.links[static_cast<std::size_t>(each)].beta / load[each]);
+      all[unit].push_back(way.exit);
+    }
   }
   return all;
 }
 
-GroupBandwidth network_ring(const Wiring& wiring, const std::map<int, std::vector<int>>& hosts) {
-  GroupBandwidth least;
-  least.bus = std::numeric_limits<double>::infinity();
-  least.provenance = Provenance::kMeasured;
-  const std::map<int, std::vector<Exit>> exits = exits_of(wiring, hosts);
-  std::size_t rings = std::numeric_limits<std::size_t>::max();
-  for (const auto& [host, devices] : hosts) {
-    const auto found = exits.find(host);
-    if (found == exits.end() || found->second.empty()) throw bad_input("host " + std::to_string(host) + " has no network in this description.", "Describe how it reaches the others.");
-    const std::vector<Exit>& of = found->second;
-    BytesPerSecond sum = 0;
-    for (const Exit& exit : of) {
-      sum += exit.bandwidth;
-      least.provenance = less_certain(least.provenance, wiring.links[static_cast<std::size_t>(exit.link)].provenance);
+GroupBandwidth network_ring(const Wiring& wiring, std::span<const int> devices) {
+  const PlacementModel model(wiring, devices);
+  std::map<int, std::set<int>> ports;  // by unit
+  for (const Slot& slot : model.slots()) {
+    if (slot.ports.empty()) {
+      throw bad_input("host " + std::to_string(slot.host) + " has no network in this description.", "Describe how it reaches the others.");
     }
-    if (sum < least.bus) {
-      least.bus = sum;
-      least.bottleneck = std::min_element(of.begin(), of.end(), [](const Exit& a, const Exit& b) { return a.bandwidth < b.bandwidth; })->link;
-      least.why = std::to_string(of.size()) + (of.size() == 1 ? " network port a host" : " network ports a host");
-    }
-    rings = std::min(rings, of.size());
+    for (const Port& port : slot.ports) ports[slot.unit].insert(port.node);
   }
-  least.rings = static_cast<int>(rings);
-  const BytesPerSecond wanted = least.bus;
-  for (const auto& [island, up] : switch_levels(wiring)) {
-    std::vector<double> load(up.size(), 0);  // in rings' rates
-    for (std::size_t ring = 0; ring < rings; ++ring) {
-      std::map<int, int> hosts_in;  // island: hosts; -1: at a higher switch
-      for (const auto& [host, of] : exits) ++hosts_in[island[static_cast<std::size_t>(wiring.links[static_cast<std::size_t>(of[ring].link)].to)]];
-      if (hosts_in.size() < 2) continue;
-      for (const auto& [in, count] : hosts_in) {
-        if (in >= 0) load[static_cast<std::size_t>(in)] += 1;
-      }
-    }
-    for (std::size_t i = 0; i < up.size(); ++i) {
-      if (load[i] <= 0 || up[i].slowest == -1) continue;
-      const BytesPerSecond limit = up[i].capacity / load[i] * static_cast<double>(rings);
-      if (limit >= least.bus || limit >= wanted) continue;
-      least.bus = limit;
-      least.bottleneck = up[i].slowest;
-      least.why = "uplinks of " + wiring.devices[static_cast<std::size_t>(wiring.links[static_cast<std::size_t>(up[i].slowest)].from)].name;
-      least.provenance = less_certain(least.provenance, wiring.links[static_cast<std::size_t>(up[i].slowest)].provenance);
+  constexpr double kBytes = 1e9;
+  RankTraffic traffic{static_cast<int>(devices.size()), {{"ring", TrafficPattern::kRing, kBytes, {std::vector<int>(devices.size())}}}};
+  std::iota(traffic.phases[0].groups[0].begin(), traffic.phases[0].groups[0].end(), 0);
+  const std::vector<int> slots = traffic.phases[0].groups[0];
+  const PhaseTime time = PlacementPricer(model, traffic).time(slots).phases[0];
+  if (std::isinf(time.seconds)) throw bad_input("no links join all hosts of this description.", "Describe how they reach each other.");
+  GroupBandwidth found;
+  found.bus = kBytes / time.seconds;
+  found.bottleneck = time.bottleneck;
+  std::size_t most = 0;
+  for (const auto& [unit, of] : ports) most = std::max(most, of.size());
+  found.rings = static_cast<int>(most);
+  for (const Slot& slot : model.slots()) {  // of what is equally slow the port is named
+    for (const Port& port : slot.ports) {
+      const Pipe& pipe = model.pipes()[static_cast<std::size_t>(port.node)];
+      if (pipe.capacity * static_cast<double>(most) <= found.bus * (1 + 1e-9)) found.bottleneck = pipe.link;
     }
   }
-  return least;
+  if (found.bottleneck == -1) return found;
+  const Link& slowest = wiring.links[static_cast<std::size_t>(found.bottleneck)];
+  const Device& from = wiring.devices[static_cast<std::size_t>(slowest.from)];
+  const bool uplink = from.kind == DeviceKind::kSwitch && wiring.devices[static_cast<std::size_t>(slowest.to)].kind == DeviceKind::kSwitch;
+  found.provenance = slowest.provenance;
+  if (uplink) {
+    found.why = "uplinks of " + from.name;
+  } else if (is_network(slowest.kind)) {
+    const bool rack = model.is_island(model.slots().front().unit) && by_host(wiring, devices).size() > ports.size();
+    found.why = std::to_string(most) + (most == 1 ? " network port" : " network ports") + (rack ? " of GPUs that NVSwitches join" : " a host");
+  } else {
+    found.why = "a ring whose slowest link is " + std::string(name_of(slowest.kind)) + (slowest.source.empty() ? "" : " (" + slowest.source + ")");
+  }
+  return found;
 }
 
 }  // namespace wirewise

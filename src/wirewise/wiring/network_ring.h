@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <vector>
 
 #include "wirewise/wiring/group.h"
@@ -13,11 +14,12 @@ namespace wirewise {
 struct Exit {
   int device = -1;            // the NIC or host
   int link = -1;              // into the network
-  BytesPerSecond bandwidth = 0;  // of that link and of the PCIe before it
+  BytesPerSecond bandwidth = 0;  // of that link and of its part of the PCIe before it
 };
 
-/// The NICs of each host that these of its devices use: each its nearest, all that are equally near. In the graph's order.
-[[nodiscard]] std::map<int, std::vector<Exit>> exits_of(const Wiring& wiring, const std::map<int, std::vector<int>>& hosts);
+/// The NICs that the devices of each unit (by_unit()) use: each its nearest, all that are equally near. Data reaches a NIC over the device that is
+/// nearest to it. Ports of less than half of the host's fastest are left alone. In the graph's order.
+[[nodiscard]] std::map<int, std::vector<Exit>> exits_of(const Wiring& wiring, const std::map<int, std::vector<int>>& units);
 
 /// What leads from an island of switches (all up to some level that are joined) to higher ones, together.
 struct Uplinks {
@@ -31,8 +33,7 @@ struct SwitchLevel {
 /// Every level that has one above it.
 [[nodiscard]] std::vector<SwitchLevel> switch_levels(const Wiring& wiring);
 
-/// Rings over hosts (at least two), whose devices are given: the host with the least network decides, and the uplinks of switches that the
-/// rings leave. Throws bad input when a host has no network.
-[[nodiscard]] GroupBandwidth network_ring(const Wiring& wiring, const std::map<int, std::vector<int>>& hosts);
+/// Rings over devices of several hosts, as placement prices them: one a port, each with an equal part. Throws bad input when a host has no network.
+[[nodiscard]] GroupBandwidth network_ring(const Wiring& wiring, std::span<const int> devices);
 
 }  // namespace wirewise

@@ -42,6 +42,8 @@ PlacementPricer::PlacementPricer(const PlacementModel& model, const RankTraffic&
   }
   loads_.assign(model.pipes().size(), 0);
   weights_.assign(model.pipes().size(), 0);
+  passed_.assign(model.pipes().size(), 0);
+  ways_.assign(model.slots().size(), 0);
 }
 
 void PlacementPricer::load(int pipe, double bytes) {
@@ -65,11 +67,12 @@ void PlacementPricer::climb(int node, double weight) {
   if (std::find(roots_.begin(), roots_.end(), node) == roots_.end()) roots_.push_back(node);
 }
 
-bool PlacementPricer::settle(TrafficPattern pattern, double total, double bytes) {
+bool PlacementPricer::settle(TrafficPattern pattern, double total, double bytes, bool once) {
   for (const int node : weighed_) {
     const double below = weights_[at(node)];
     weights_[at(node)] = 0;
     if (below >= total) continue;
+    if (once) passed_[at(node)] = number_;
     load(node, pattern == TrafficPattern::kAllToAll ? below * (total - below) * bytes / (total - 1) : bytes);
   }
   const bool meet = roots_.size() < 2;
@@ -78,16 +81,16 @@ bool PlacementPricer::settle(TrafficPattern pattern, double total, double bytes)
   return meet;
 }
 
-void PlacementPricer::way(int a, int b, double bytes) {
+void PlacementPricer::way(int a, int b, double bytes, bool once) {
   climb(model_.slots()[at(a)].device, 1);
   climb(model_.slots()[at(b)].device, 1);
-  if (!settle(TrafficPattern::kRing, 2, bytes)) worst_.seconds = kInfinity;
+  if (!settle(TrafficPattern::kRing, 2, bytes, once)) worst_.seconds = kInfinity;
 }
 
 /// Two slots of one host without NVSwitches.
-void PlacementPricer::pair(int a, int b, double bytes) {
+void PlacementPricer::pair(int a, int b, double bytes, bool once) {
   const int link = model_.direct(a, b);
-  if (link == -1) return way(a, b, bytes);
+  if (link == -1) return way(a, b, bytes, once);
   alone(link, bytes / model_.wiring().links[at(link)].beta, 1);
 }
 
@@ -102,7 +105,7 @@ void PlacementPricer::inside(TrafficPattern pattern, std::span<const int> member
     return;
   }
   if (pattern == TrafficPattern::kRing && model_.has_direct(unit)) {
-    if (members.size() == 2) return pair(members[0], members[1], bytes);
+    if (members.size() == 2) return pair(members[0], members[1], bytes, true);
     if (const double rate = model_.ring_rate(members); rate > 0) {
       const int link = model_.direct(members[0], members[1]);
       return alone(link, bytes / rate, others + 1);
@@ -110,13 +113,13 @@ void PlacementPricer::inside(TrafficPattern pattern, std::span<const int> member
   }
   if (pattern == TrafficPattern::kAllToAll && model_.has_direct(unit)) {
     for (std::size_t i = 0; i < members.size(); ++i) {
-      for (std::size_t j = i + 1; j < members.size(); ++j) pair(members[i], members[j], bytes);
+      for (std::size_t j = i + 1; j < members.size(); ++j) pair(members[i], members[j], bytes, false);
     }
     return;
   }
-  if (pattern == TrafficPattern::kChain) return pair(members[0], members[1], bytes);
+  if (pattern == TrafficPattern::kChain) return pair(members[0], members[1], bytes, false);
   for (const int slot : members) climb(slots[at(slot)].device, 1);
-  if (!settle(pattern, others + 1, pattern == TrafficPattern::kAllToAll ? bytes * others : bytes)) worst_.seconds = kInfinity;
+  if (!settle(pattern, others + 1, pattern == TrafficPattern::kAllToAll ? bytes * others : bytes, pattern == TrafficPattern::kRing)) worst_.seconds = kInfinity;
 }
 
 /// The units of units_, over the network; or over PCIe where they are in one host. `bytes` as in group().
@@ -136,24 +139,38 @@ void PlacementPricer::between(TrafficPattern pattern, double bytes) {
     ports.clear();
     for (std::size_t i = units_[u].first; i < units_[u].second; ++i) {
       for (const Port& port : slots[at(sorted_[i])].ports) {
-        if (std::none_of(ports.begin(), ports.end(), [&](const Port* other) { return other->node == port.node; })) ports.push_back(&port);
+        const int slot = sorted_[i];
+        const auto known = std::find_if(ports.begin(), ports.end(), [&](const Way& other) { return other.port->node == port.node; });
+        if (known == ports.end()) {
+          ports.push_back({&port, slot});
+          ++ways_[at(slot)];
+          continue;
+        }
+        const bool shares = port.depth == known->port->depth && ways_[at(slot)] + 1 < ways_[at(known->slot)];
+        if (port.depth <= known->port->depth && !shares) continue;
+        --ways_[at(known->slot)];
+        ++ways_[at(slot)];
+        *known = {&port, slot};
       }
     }
+    for (const Way& way : ports) ways_[at(way.slot)] = 0;
     if (ports.empty()) {
       worst_.seconds = kInfinity;
       return;
     }
     const auto& pipes = model_.pipes();
-    std::sort(ports.begin(), ports.end(), [&](const Port* a, const Port* b) { return std::pair(pipes[at(a->node)].up, a->node) < std::pair(pipes[at(b->node)].up, b->node); });
+    std::sort(ports.begin(), ports.end(), [&](const Way& a, const Way& b) { return std::pair(pipes[at(a.port->node)].up, a.port->node) < std::pair(pipes[at(b.port->node)].up, b.port->node); });
     rings = std::max(rings, ports.size());
   }
   const double part = 1.0 / static_cast<double>(rings);
   for (std::size_t ring = 0; ring < rings; ++ring) {
     for (std::size_t u = 0; u < units_.size(); ++u) {
-      const Port& port = *ports_[u][ring % ports_[u].size()];
+      const Port& port = *ports_[u][ring % ports_[u].size()].port;
       const auto members = static_cast<double>(units_[u].second - units_[u].first);
       const bool all_to_all = pattern == TrafficPattern::kAllToAll;
-      for (const int pipe : port.pcie) load(pipe, part * (all_to_all ? members * (total - members) * bytes / (total - 1) : bytes));
+      for (const int pipe : port.pcie) {
+        if (passed_[at(pipe)] != number_) load(pipe, part * (all_to_all ? members * (total - members) * bytes / (total - 1) : bytes));
+      }
       climb(port.node, all_to_all ? members : 1);
     }
     const double weight = pattern == TrafficPattern::kAllToAll ? total : static_cast<double>(units_.size());
@@ -162,6 +179,7 @@ void PlacementPricer::between(TrafficPattern pattern, double bytes) {
 }
 
 void PlacementPricer::group(const TrafficPhase& phase, std::span<const int> members) {
+  ++number_;
   const auto& slots = model_.slots();
   if (phase.pattern == TrafficPattern::kChain) {
     for (std::size_t i = 0; i + 1 < members.size(); ++i) {

@@ -3,12 +3,15 @@
 // Phases follow each other. In a phase each group loads the pipes that it needs with the bytes that pass each way, and a pipe takes the sum
 // of all groups' bytes over its capacity: groups that share a NIC or an uplink share its time. A phase takes as long as its slowest pipe.
 //   ring      crosses each pipe with members on both sides once each way (hosts and leaves stay together); over as many ports as its host with
-//             the most has, each with an equal part. Within a host: NVSwitches, else all disjoint rings of direct NVLinks, else PCIe.
+//             the most has, each with an equal part, through the member that is nearest to the port (those equally near share
+//             its ports). Within a host: NVSwitches, else all
+//             disjoint rings of direct NVLinks, else PCIe, over which the way to a port needs no link that the ring passes already.
 //   all-to-all  s of n members below a pipe send s (n-s) of their n-1 parts over it.
 //   chain     each pair's way carries its bytes each way.
 // Latencies play no part: what places ranks is large messages.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -46,13 +49,14 @@ class PlacementPricer {
   void group(const TrafficPhase& phase, std::span<const int> slots);
   void inside(TrafficPattern pattern, std::span<const int> members, double bytes);
   void between(TrafficPattern pattern, double bytes);
-  void way(int a, int b, double bytes);
-  void pair(int a, int b, double bytes);
+  void way(int a, int b, double bytes, bool once);
+  void pair(int a, int b, double bytes, bool once);
   void load(int pipe, double bytes);
   void alone(int link, Seconds seconds, double share);
   void climb(int node, double weight);
-  /// Loads the pipes that the climbs of `total` weight counted, and forgets the counts. False: they don't meet.
-  bool settle(TrafficPattern pattern, double total, double bytes);
+  /// Loads the pipes that the climbs of `total` weight counted, and forgets the counts. `once`: the group's ring has passed them then.
+  /// False: they don't meet.
+  bool settle(TrafficPattern pattern, double total, double bytes, bool once = false);
 
   const PlacementModel& model_;
   const RankTraffic& traffic_;
@@ -60,9 +64,16 @@ class PlacementPricer {
   Worst worst_;
   std::vector<double> loads_, weights_;
   std::vector<int> loaded_, weighed_, roots_;
+  std::vector<std::uint64_t> passed_;  // of each pipe: the last group whose ring within a host passed it
+  std::uint64_t number_ = 0;           // of the group
   std::vector<int> slots_, sorted_;
   std::vector<std::pair<std::size_t, std::size_t>> units_;  // ranges of sorted_
-  std::vector<std::vector<const Port*>> ports_;
+  struct Way {
+    const Port* port = nullptr;
+    int slot = -1;  // through which it is reached
+  };
+  std::vector<std::vector<Way>> ports_;
+  std::vector<int> ways_;  // of each slot: ports that are reached through it
 };
 
 }  // namespace wirewise

@@ -186,7 +186,7 @@ void PlacementModel::add_ports() {
     for (const int index : ports[at(slot.host)]) {
       if (wiring_->links[at(index)].beta * 2 < fastest[at(slot.host)]) continue;  // a port for logging in, not for collectives
       const int nic = wiring_->links[at(index)].from;
-      Port port{port_of_link_[at(index)], {}};
+      Port port{port_of_link_[at(index)], -1, {}};
       int a = slot.device, b = nic;
       while (a != b && a != -1 && b != -1) {
         int& lower = depth_[at(a)] >= depth_[at(b)] ? a : b;
@@ -195,6 +195,7 @@ void PlacementModel::add_ports() {
       }
       const int depth = a == b ? depth_[at(a)] : -1;  // -1: one of them hangs on nothing
       if (depth < 0) port.pcie.clear();
+      port.depth = depth;
       if (depth < nearest) continue;
       if (depth > nearest) slot.ports.clear();
       nearest = depth;

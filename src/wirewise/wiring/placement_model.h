@@ -25,6 +25,7 @@ struct Pipe {
 /// A way from a device into the network: its nearest port.
 struct Port {
   int node = -1;          // of the network's tree
+  int depth = -1;         // in the host's tree, of where the ways from the device and from the NIC meet: the deeper, the nearer; -1: nowhere
   std::vector<int> pcie;  // pipes between the device and the port's NIC
 };
 

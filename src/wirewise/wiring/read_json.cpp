@@ -181,7 +181,7 @@ bool looks_like_json(std::string_view text) {
 Reading read_json(std::string_view text, std::string_view file) {
   const Json json = parse(text, file);
   const Entry top(json, "", file);
-  top.only({"format", "partial", "devices", "pairs", "links", "rank_device", "facts", "notes"});
+  top.only({"format", "partial", "devices", "pairs", "links", "rank_device", "facts", "notes", "all_reduce"});
   if (top.find("devices") == nullptr) top.refuse("it has no devices.", "Give what wirewise topo --json printed.");
   Reading reading;
   reading.format = top.kind("format", Format::kThisMachine);

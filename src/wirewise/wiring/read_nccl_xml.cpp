@@ -14,6 +14,22 @@
 
 namespace wirewise {
 
+namespace {
+
+/// Templates list PCI functions and leave the GPUs themselves, and so their NVLinks, to NCCL, which asks the driver.
+void note_missing_nvlinks(const NcclParts& parts, NcclDocument& document) {
+  for (int host = 0; host < parts.hosts; ++host) {
+    const std::vector<int> gpus = parts.gpus(host);
+    const NcclGpuLinks& links = parts.gpu_links[static_cast<std::size_t>(host)];
+    const bool told = std::any_of(gpus.begin(), gpus.end(), [&](int gpu) { return parts.parts[static_cast<std::size_t>(gpu)].told; });
+    if (gpus.size() < 2 || told || !links.between.empty() || !links.to_switch.empty()) continue;
+    document.note({}, "the file has no NVLinks; NCCL adds those that the driver tells of, and figures here are without. Machines of wirewise topo list have them: --from aws-p4d.");
+    document.fact("host" + std::to_string(host), "NVLinks", "not in the file", {});
+  }
+}
+
+}  // namespace
+
 bool looks_like_nccl_xml(std::string_view text) {
   const std::string_view first = first_element(text);
   constexpr std::string_view kNames[] = {"system", "cpu", "pci", "gpu", "nic", "net", "nvlink", "xgmi", "graphs", "graph"};
@@ -27,7 +43,9 @@ Reading read_nccl_xml(std::string_view text, std::string_view file) {
   if (document.root().child("graphs")) {
     read_nccl_graphs(document.text(), reading, [&](std::ptrdiff_t offset) { return document.line_at(offset); });
   } else {
-    build_nccl_graph(read_nccl_parts(document), reading.wiring);
+    const NcclParts parts = read_nccl_parts(document);
+    note_missing_nvlinks(parts, document);
+    build_nccl_graph(parts, reading.wiring);
   }
   return reading;
 }

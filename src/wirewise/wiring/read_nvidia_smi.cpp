@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cctype>
 #include <cstdlib>
 #include <map>
@@ -10,6 +11,7 @@
 
 #include "wirewise/base/text.h"
 #include "wirewise/wiring/link_classes.h"
+#include "wirewise/wiring/nccl_words.h"
 #include "wirewise/wiring/listed_gpus.h"
 #include "wirewise/wiring/reading.h"
 #include "wirewise/wiring/text_lines.h"
@@ -297,10 +299,15 @@ class ListReader {
       double sum = 0;
       for (double speed : speeds) sum += speed;
       const double each = sum / static_cast<double>(speeds.size());
-      const int generation = each < 22 ? 1 : each > 40 ? 5 : most > 12 ? 4 : most > 6 ? 3 : 2;
+      const int by_model = nvlink_generation(compute_capability_of(reading_.wiring.devices[static_cast<std::size_t>(gpu)].model));
+      const int generation = by_model > 0 ? by_model : each < 22 ? 1 : each > 40 ? 5 : most > 12 ? 4 : most > 6 ? 3 : 2;
       Link link = nvlink_link(generation, static_cast<int>(speeds.size()), Provenance::kDriver);
-      link.beta *= sum * 1e9 / link.spec;
-      link.spec = sum * 1e9;
+      // The driver's figure is the rate on the wire, a few percent above the standard's (26.562 where that says 25); only a slower link counts so.
+      constexpr double kOnTheWire = 0.1;
+      if (const double ratio = sum * 1e9 / link.spec; std::abs(ratio - 1) > kOnTheWire) {
+        link.beta *= ratio;
+        link.spec = sum * 1e9;
+      }
       add_link(reading_.wiring, gpu, nvswitch, std::move(link));
     }
     reading_.notes.push_back({0, 0, "which GPU each NVLink leads to isn't said; a switch between all of them is assumed. nvidia-smi topo -m says it."});

@@ -200,6 +200,20 @@ class Matrix {
   }
 
  public:
+  /// What -L or -q beside it say of its GPUs, where they are as many. False: they aren't.
+  bool take_models(const std::vector<Device>& models) {
+    std::vector<Device*> gpus;
+    for (Device& device : pairs_.devices) {
+      if (device.kind == DeviceKind::kGpu) gpus.push_back(&device);
+    }
+    if (gpus.size() != models.size()) return false;
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      gpus[i]->model = models[i].model;
+      gpus[i]->memory = models[i].memory;
+    }
+    return true;
+  }
+
   /// Adds what it says as a host of this name.
   void finish(const std::string& host) {
     std::vector<std::string> missing;
@@ -269,6 +283,31 @@ class Matrix {
   bool peer_access_ = false;
 };
 
+/// GPUs as nvidia-smi -L and -q name them, pasted beside a matrix, in their order.
+std::vector<Device> models_beside(const std::vector<TextLine>& lines) {
+  std::vector<Device> models;
+  bool memory = false;
+  for (const TextLine& line : lines) {
+    const std::string_view text = trimmed(line.text);
+    const std::size_t colon = text.find(':');
+    if (colon == std::string_view::npos) {
+      memory = text == "FB Memory Usage";
+      continue;
+    }
+    const std::string_view key = trimmed(text.substr(0, colon)), value = trimmed(text.substr(colon + 1));
+    const std::size_t end = value.find(" (UUID");
+    const bool listed = end != std::string_view::npos && key.starts_with("GPU ") && parse_integer(key.substr(4)) == static_cast<long long>(models.size());
+    if (listed || key == "Product Name") {
+      models.emplace_back();
+      models.back().model = std::string(value.substr(0, end));
+    } else if (memory && key == "Total" && !models.empty()) {
+      models.back().memory = static_cast<Bytes>(parse_integer(value.substr(0, value.find(' '))).value_or(0)) * kMiB;
+      memory = false;
+    }
+  }
+  return models;
+}
+
 }  // namespace
 
 Reading read_nvidia_topo(std::string_view text, std::string_view file) {
@@ -298,6 +337,9 @@ Reading read_nvidia_topo(std::string_view text, std::string_view file) {
   std::map<std::size_t, std::string> host_of;
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     if (of[i] == i) host_of[i] = "host" + std::to_string(host_of.size());
+  }
+  if (const std::vector<Device> models = models_beside(text_lines(text)); !models.empty() && (host_of.size() > 1 || !matrices[host_of.begin()->first].take_models(models))) {
+    reading.notes.push_back({0, 0, "the names of " + std::to_string(models.size()) + " GPUs beside the matrix were left out: they aren't as many as its GPUs, or it isn't one matrix."});
   }
   for (auto& [matrix, host] : host_of) {
     if (matrix != host_of.begin()->first) reading.notes.push_back({matrices[matrix].line(), 0, "another matrix begins: it is taken for another host, " + host + "."});

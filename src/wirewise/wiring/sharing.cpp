@@ -5,6 +5,7 @@
 #include <set>
 
 #include "wirewise/wiring/group.h"
+#include "wirewise/wiring/group_parts.h"
 #include "wirewise/wiring/max_flow.h"
 #include "wirewise/wiring/network_ring.h"
 #include "wirewise/wiring/path.h"
@@ -51,12 +52,13 @@ BytesPerSecond flow(const Wiring& wiring, const std::set<int>& from, const std::
 std::vector<SharedLink> shared_links(const Wiring& wiring, std::span<const std::vector<int>> groups) {
   std::map<int, std::set<int>> users;
   const Paths paths(wiring);
+  const auto out = links_by_device(wiring);
   for (std::size_t group = 0; group < groups.size(); ++group) {
     std::map<int, std::vector<int>> hosts;
     for (int device : groups[group]) hosts[device_at(wiring, device).host].push_back(device);
     std::vector<Exit> exits;
-    if (hosts.size() > 1) {
-      for (const auto& [host, of] : exits_of(wiring, hosts)) exits.insert(exits.end(), of.begin(), of.end());
+    if (const auto units = by_unit(wiring, out, groups[group]); units.size() > 1) {
+      for (const auto& [unit, of] : exits_of(wiring, units)) exits.insert(exits.end(), of.begin(), of.end());
     }
     const auto use = [&](int a, int b) {
       const auto path = paths.find(a, b);

@@ -29,15 +29,14 @@ constexpr double kBetweenHosts = 0.92;
 GroupBandwidth chain(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
   GroupBandwidth found;
   found.algorithm = GroupAlgorithm::kTree;
-  found.provenance = Provenance::kMeasured;
   if (const int middle = common_nvswitch(wiring, out, devices); middle != -1) {
     found.bus = std::numeric_limits<double>::infinity();
     for (int device : devices) {
       const int index = nvlink_to(wiring, out[static_cast<std::size_t>(device)], middle);
-      found.provenance = less_certain(found.provenance, link_at(wiring, index).provenance);
       if (link_at(wiring, index).beta * kBothWays >= found.bus) continue;
       found.bus = link_at(wiring, index).beta * kBothWays;
       found.bottleneck = index;
+      found.provenance = link_at(wiring, index).provenance;
     }
     found.why = "a chain of GPUs over the NVSwitch";
     return found;
@@ -51,7 +50,6 @@ GroupBandwidth chain(const Wiring& wiring, const std::vector<std::vector<int>>& 
     for (const auto& [a, b] : {std::pair(order[i], order[i + 1]), std::pair(order[i + 1], order[i])}) {
       const Path hop = path_between(wiring, paths, a, b);
       for (int link : hop.links) ++load[link];
-      found.provenance = less_certain(found.provenance, hop.provenance);
     }
   }
   found.bus = std::numeric_limits<double>::infinity();
@@ -60,6 +58,7 @@ GroupBandwidth chain(const Wiring& wiring, const std::vector<std::vector<int>>& 
     found.bus = link_at(wiring, index).beta / times;
     found.bottleneck = index;
   }
+  found.provenance = link_at(wiring, found.bottleneck).provenance;
   found.why = "a chain of GPUs whose slowest link is " + std::string(name_of(link_at(wiring, found.bottleneck).kind));
   if (chains == 0) return found;
   const double over_nvlinks = static_cast<double>(chains) * direct.lane * kBothWays;
@@ -68,7 +67,7 @@ GroupBandwidth chain(const Wiring& wiring, const std::vector<std::vector<int>>& 
     found.bus = over_nvlinks;
     found.bottleneck = direct.slowest;
     found.provenance = direct.provenance;
-    found.why = std::to_string(chains) + (chains == 1 ? " chain" : " chains") + " over NVLinks";
+    found.why = std::to_string(chains) + (chains == 1 ? " chain" : " chains") + (link_at(wiring, direct.slowest).kind == LinkKind::kXgmi ? " over xGMI" : " over NVLinks");
   }
   return found;
 }
@@ -85,22 +84,21 @@ void between_hosts(const Wiring& wiring, const std::map<int, std::vector<int>>& 
     of_place.push_back(&found->second);
   }
   const auto limit = [&](BytesPerSecond bus, int link, std::string why) {
-    best.provenance = less_certain(best.provenance, link_at(wiring, link).provenance);
     if (bus >= best.bus) return;
     best.bus = bus;
     best.bottleneck = link;
+    best.provenance = link_at(wiring, link).provenance;
     best.why = std::move(why);
   };
   std::size_t rails = std::numeric_limits<std::size_t>::max();
   for (std::size_t place = 0; place < of_place.size(); ++place) {
     int halves = 0;
     for (const auto& tree : trees) halves += static_cast<int>(tree[place].down.size()) + (tree[place].up >= 0 ? 1 : 0);
-    BytesPerSecond sum = 0;
-    const Exit* slowest = &of_place[place]->front();
+    const Exit* slowest = &of_place[place]->front();  // each has an equal part
     for (const Exit& exit : *of_place[place]) {
-      sum += exit.bandwidth;
       if (exit.bandwidth < slowest->bandwidth) slowest = &exit;
     }
+    const BytesPerSecond sum = slowest->bandwidth * static_cast<double>(of_place[place]->size());
     rails = std::min(rails, of_place[place]->size());
     if (halves > 0)
       limit(sum / (0.5 * halves), slowest->link,
@@ -167,13 +165,11 @@ GroupBandwidth tree_bandwidth(const Wiring& wiring, std::span<const int> devices
   least.algorithm = GroupAlgorithm::kTree;
   if (devices.size() < 2) return least;
   const auto out = links_by_device(wiring);
-  const auto hosts = by_host(wiring, devices);
+  const auto hosts = by_unit(wiring, out, devices);
   least.bus = std::numeric_limits<double>::infinity();
-  least.provenance = Provenance::kMeasured;
   for (const auto& [host, members] : hosts) {
     if (members.size() < 2) continue;
     GroupBandwidth here = chain(wiring, out, members);
-    here.provenance = less_certain(here.provenance, least.provenance);
     if (here.bus < least.bus) least = std::move(here);
   }
   if (hosts.size() > 1) {

@@ -83,7 +83,8 @@ void add_link(Wiring& wiring, int a, int b, Link link);
 [[nodiscard]] std::vector<int> devices_of(const Wiring& wiring, DeviceKind kind, int host = -1);
 /// The devices of each host, in the graph's order; of one kind where it is given. devices_of() for one host looks at all the graph's devices.
 [[nodiscard]] std::vector<std::vector<int>> devices_by_host(const Wiring& wiring, std::optional<DeviceKind> kind = std::nullopt);
-/// Each host by itself, its devices and the links between them, in the graph's order; ranks are left out.
+/// Each host by itself, its devices and the links between them, in the graph's order, and behind them the NVSwitches outside of hosts that
+/// its GPUs hang on; ranks are left out.
 [[nodiscard]] std::vector<Wiring> hosts_apart(const Wiring& wiring);
 /// The links out of each device.
 [[nodiscard]] std::vector<std::vector<int>> links_by_device(const Wiring& wiring);

@@ -15,7 +15,10 @@ namespace wirewise {
 /// What all GPUs (where there are none, ranks' cores) of a host, and of all hosts, get together: bus bandwidth of an all-reduce, what limits
 /// it, and what crosses the middle.
 /// Hosts that get alike share a line; empty where there are fewer than two. With `sizes` also the time and bus bandwidth of each.
-[[nodiscard]] std::string write_groups(const Wiring& wiring, std::span<const Bytes> sizes = {});
+/// `caveat` stands in each line: what the reading lacks.
+[[nodiscard]] std::string write_groups(const Wiring& wiring, std::span<const Bytes> sizes = {}, std::string_view caveat = {});
+/// Where a figure is from, for people: an achievable one of the table of interconnects is no standard's.
+[[nodiscard]] std::string_view words_of(Provenance provenance) noexcept;
 /// The GPUs and NICs of each host against each other, as nvidia-smi topo -m prints them.
 [[nodiscard]] std::string write_matrix(const Wiring& wiring);
 /// A cluster.toml that reads back to the same devices, links, ranks and facts; hosts that are alike share a template. Names that aren't UTF-8

@@ -31,15 +31,17 @@ std::string by_size(const Wiring& wiring, const std::vector<int>& gpus, std::spa
   std::string text;
   for (const Bytes size : sizes) {
     const GroupTime one = group_time(wiring, gpus, GroupCollective::kAllReduce, size);
-    text += fmt::format("\n  {:>12}: {:>10}, {:.4g} GB/s ({}, {})", format_bytes(size), format_seconds(one.time), one.bus / 1e9, name_of(one.large.algorithm), printable(one.from));
+    const std::string from = fmt::format("({}, {}{})", name_of(one.large.algorithm), printable(one.from), one.at_least ? "; latency of links alone" : "");
+    if (one.at_least) text += fmt::format("\n  {:>12}: at least {}, at most {:.4g} GB/s {}", format_bytes(size), format_seconds(one.time), one.bus / 1e9, from);
+    else text += fmt::format("\n  {:>12}: {:>10}, {:.4g} GB/s {}", format_bytes(size), format_seconds(one.time), one.bus / 1e9, from);
   }
   return text;
 }
 
-std::string line_of(const Wiring& wiring, const std::vector<int>& gpus, std::span<const Bytes> sizes) {
+std::string line_of(const Wiring& wiring, const std::vector<int>& gpus, std::span<const Bytes> sizes, std::string_view caveat) {
   try {
     const GroupBandwidth all = group_bandwidth(wiring, gpus, GroupCollective::kAllReduce);
-    std::string text = fmt::format("all-reduce of {}: {:.4g} GB/s bus bandwidth ({}, {})", counted(wiring, gpus), all.bus / 1e9, printable(all.why), name_of(all.provenance));
+    std::string text = fmt::format("all-reduce of {}: {:.4g} GB/s bus bandwidth ({}, {}{}{})", counted(wiring, gpus), all.bus / 1e9, printable(all.why), words_of(all.provenance), caveat.empty() ? "" : "; ", caveat);
     if (gpus.size() <= kMostBisected) text += fmt::format("; {:.4g} GB/s a direction cross the middle", bisection(wiring, gpus) / 1e9);
     return text + by_size(wiring, gpus, sizes);
   } catch (const Error& error) {
@@ -57,7 +59,9 @@ std::string shape_of(const Wiring& host) {
 
 }  // namespace
 
-std::string write_groups(const Wiring& wiring, std::span<const Bytes> sizes) {
+std::string_view words_of(Provenance provenance) noexcept { return provenance == Provenance::kSpec ? "as tabled" : name_of(provenance); }
+
+std::string write_groups(const Wiring& wiring, std::span<const Bytes> sizes, std::string_view caveat) {
   std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // what, and the hosts that get it
   std::map<std::string, std::size_t> known;                            // hosts that are wired alike: their line
   for (const Wiring& host : hosts_apart(wiring)) {
@@ -65,7 +69,7 @@ std::string write_groups(const Wiring& wiring, std::span<const Bytes> sizes) {
     if (gpus.size() < 2) continue;
     const auto [shape, first] = known.try_emplace(shape_of(host), lines.size());
     if (first) {
-      std::string line = line_of(host, gpus, sizes);
+      std::string line = line_of(host, gpus, sizes, caveat);
       const auto same = std::find_if(lines.begin(), lines.end(), [&](const auto& other) { return other.first == line; });
       shape->second = static_cast<std::size_t>(same - lines.begin());
       if (same == lines.end()) lines.emplace_back(std::move(line), std::vector<std::string>{});
@@ -76,7 +80,7 @@ std::string write_groups(const Wiring& wiring, std::span<const Bytes> sizes) {
   std::string text;
   for (const auto& [line, hosts] : lines) text += (hosts.size() == 1 ? hosts.front() : fmt::format("{} hosts, each", hosts.size())) + ": " + line + "\n";
   const std::vector<int> all = members_of(wiring);
-  if (hosts_of(wiring) > 1 && all.size() > 1) text += "all hosts: " + line_of(wiring, all, sizes) + "\n";
+  if (hosts_of(wiring) > 1 && all.size() > 1) text += "all hosts: " + line_of(wiring, all, sizes, caveat) + "\n";
   return text;
 }
 

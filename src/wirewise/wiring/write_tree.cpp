@@ -23,7 +23,13 @@ std::string label(const Device& device) {
 }
 
 std::string figure(const Link& link) {
-  return fmt::format("{:.4g} GB/s a direction, {}: {}", link.beta / 1e9, name_of(link.provenance), printable(link.source));
+  const bool less = link.spec > link.beta * 1.0005;  // what messages get, of what the standard says
+  const std::string rate = less ? fmt::format("{:.4g} of {:.4g} GB/s a direction", link.beta / 1e9, link.spec / 1e9) : fmt::format("{:.4g} GB/s a direction", link.beta / 1e9);
+  const std::string_view from = name_of(link.provenance);
+  const std::string source = printable(link.source);
+  if (source.empty()) return rate + ", " + std::string(words_of(link.provenance));
+  const bool said = source.starts_with(from) && (source.size() == from.size() || source[from.size()] == ':');
+  return rate + (said ? ", " : link.provenance == Provenance::kSpec ? ": " : ", " + std::string(from) + ": ") + source;
 }
 
 class Tree {
