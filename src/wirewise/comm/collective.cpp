@@ -12,14 +12,20 @@ Collective::Collective(std::shared_ptr<Group> owner, const Fingerprint& print, C
 }
 
 Collective::~Collective() {
-  if (table_ != nullptr) group->context().arena.free(table_);
+  for (void* const block : lent_) group->context().arena.free(block);
+}
+
+void* Collective::lend(std::size_t bytes) {
+  lent_.reserve(lent_.size() + 1);
+  lent_.push_back(group->context().arena.allocate(bytes));
+  return lent_.back();
 }
 
 void Collective::set_words(std::vector<std::uint64_t> words) {
   words_ = std::move(words);
   if (words_.size() <= kInlineWords) return;
   const std::size_t bytes = words_.size() * sizeof(std::uint64_t);
-  table_ = group->context().arena.allocate(bytes);
+  table_ = lend(bytes);
   std::memcpy(table_, words_.data(), bytes);
 }
 
@@ -109,7 +115,13 @@ bool Collective::peers_done() const noexcept {
 
 bool Collective::retired() const noexcept { return done_ && reached(Level::kComplete) && peers_done(); }
 
-void Collective::release() noexcept { group->leave_stage(this); }
+void Collective::release() noexcept {
+  group->leave_stage(this);
+  // A rank may close its communicator before slower peers have read what it lent them for the last call.
+  if (retired()) return;
+  for (void* const block : lent_) group->keep_until_closed(block);
+  lent_.clear();
+}
 
 std::vector<Missing> Collective::missing() const {
   std::vector<Missing> ranks;

@@ -51,6 +51,8 @@ class Collective : public Work::State {
   [[nodiscard]] bool all_arrived() const noexcept { return arrivals_ == size(); }
   [[nodiscard]] CallCell& cell(int r) const noexcept { return group->control().call(fingerprint.sequence, r); }
   [[nodiscard]] CallCell& own() const noexcept { return cell(rank()); }
+  /// Memory that peers read during this call; it lasts until all of them have, or have left.
+  [[nodiscard]] void* lend(std::size_t bytes);
   /// What peer `r` has sent along with set_words().
   [[nodiscard]] std::span<const std::uint64_t> words(int r) const noexcept;
   /// True when all peers have arrived and moved `counter` to at least `value`.
@@ -74,7 +76,8 @@ class Collective : public Work::State {
 
  private:
   std::vector<std::uint64_t> words_;
-  void* table_ = nullptr;
+  void* table_ = nullptr;  // of the words, where they don't fit into the cell
+  std::vector<void*> lent_;
   std::atomic<bool> posted_{false};
   std::vector<bool> arrived_;
   int arrivals_ = 0;

@@ -36,14 +36,10 @@ bool SmallReduction::post() {
   return true;
 }
 
-SmallReduction::~SmallReduction() {
-  if (late_copy_ != nullptr) group->context().arena.free(late_copy_);
-}
-
 /// Not into a lane: those may all wait for this very call.
 bool SmallReduction::copy_late() {
   if ((own().flags & CallHead::kDirect) == 0 || late_copy_ != nullptr) return false;
-  late_copy_ = group->context().arena.allocate(bytes_);
+  late_copy_ = lend(bytes_);
   std::memcpy(late_copy_, parts_.front().in, bytes_);
   own().table = static_cast<std::uint64_t>(static_cast<std::byte*>(late_copy_) - group->context().arena.base());
   own().published.store(1);

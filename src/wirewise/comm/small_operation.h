@@ -33,7 +33,6 @@ class SmallReduction final : public Collective {
   bool post() override;
   bool step() override;
 
-  ~SmallReduction() override;
 
  private:
   bool copy_late();
