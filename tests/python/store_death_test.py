@@ -75,8 +75,9 @@ dist.destroy_process_group()
 LOSES_RANK_ZERO = RANK + """
 join()
 store = dist.distributed_c10d._get_default_store()
-store.set(f"computing/{rank}", str(os.getpid()))
-pid = store.get("computing/0").decode()
+store.set(f"pid/{rank}", str(os.getpid()))
+pid = store.get("pid/0").decode()
+store.set(f"computing/{rank}", "")  # the last word to the store: once all have said it, it may die
 lost(compute, wirewise.PeerLostError, "rank 0 (", f"pid {pid}")
 dist.destroy_process_group()
 """
