@@ -257,7 +257,7 @@ TEST(ReadNcclXml, RcclOneNode) {
     EXPECT_EQ(count(reading, DeviceKind::kGpu), 8U);
     EXPECT_EQ(count(reading, DeviceKind::kNumaNode), 1U);
     EXPECT_EQ(relation(reading, "GPU0", "GPU6"), "XGMI1");
-    EXPECT_EQ(relation(reading, "GPU0", "GPU3"), "PHB");
+    EXPECT_EQ(relation(reading, "GPU0", "GPU3"), "XGMI");  // over others: no link of its own
     EXPECT_EQ(above(reading, "eth0").lanes, 1);
     EXPECT_EQ(above(reading, "eth0").generation, 1);
     EXPECT_EQ(between(reading, "GPU0", "GPU6").source, "1 x xGMI, MI200");

@@ -3,6 +3,7 @@
 
 #include "wiring/field.h"
 #include "wiring/posted_samples.h"
+#include "wirewise/wiring/path.h"
 #include "wirewise/wiring/reading.h"
 
 namespace wirewise {
@@ -20,7 +21,7 @@ TEST(ReadRocmTopo, ChainsOfXgmiAndNumaNodes) {
   EXPECT_FALSE(reading.partial);
   EXPECT_EQ(relation(reading, "GPU0", "GPU1"), "XGMI1");
   EXPECT_EQ(relation(reading, "GPU1", "GPU2"), "XGMI1");
-  EXPECT_EQ(relation(reading, "GPU0", "GPU2"), "SYS");  // over GPU1: weight 30
+  EXPECT_EQ(relation(reading, "GPU0", "GPU2"), "XGMI");  // over GPU1: weight 30
   EXPECT_EQ(relation(reading, "GPU2", "GPU3"), "NODE");
   EXPECT_EQ(relation(reading, "GPU0", "GPU3"), "SYS");
   EXPECT_EQ(device(reading, "GPU1").numa, 0);
@@ -65,6 +66,35 @@ TEST(ReadRocmTopo, RefusesWithThePlace) {
   EXPECT_TRUE(cut.partial);
   EXPECT_TRUE(noted(cut, "has 1 rows for 2 columns"));
   EXPECT_NE(refusal("======= ROCm System Management Interface =======\nGPU[0] : Temperature: 40\n").find("not of the GPUs' topology"), std::string::npos);
+}
+
+TEST(ReadRocmTopo, PairsWithoutBandwidthHaveNoCable) {
+  // Hops are 1 throughout a hive; the bandwidths say who is joined, and nothing where all are 0-0.
+  const std::string types = "LINK TYPE TABLE:\n 0000:0a:00.0 0000:1a:00.0 0000:2a:00.0\n0000:0a:00.0 SELF XGMI XGMI\n0000:1a:00.0 XGMI SELF XGMI\n0000:2a:00.0 XGMI XGMI SELF\n";
+  const auto bandwidths = [](const std::string& ab, const std::string& bc, const std::string& ac) {
+    return "NUMA BW TABLE:\n 0000:0a:00.0 0000:1a:00.0 0000:2a:00.0\n0000:0a:00.0 N/A " + ab + " " + ac + "\n0000:1a:00.0 " + ab + " N/A " + bc + "\n0000:2a:00.0 " + ac + " " + bc + " N/A\n";
+  };
+  const Reading chain = read_wiring(types + bandwidths("50000-200000", "50000-50000", "0-0"), "t");
+  EXPECT_EQ(relation(chain, "GPU0", "GPU1"), "XGMI4");
+  EXPECT_EQ(relation(chain, "GPU1", "GPU2"), "XGMI1");
+  EXPECT_EQ(relation(chain, "GPU0", "GPU2"), "XGMI");
+  const auto path = Paths(chain.wiring).find(find_device(chain.wiring, "GPU0"), find_device(chain.wiring, "GPU2"));
+  ASSERT_TRUE(path);
+  ASSERT_EQ(path->links.size(), 2U);  // over GPU1, not over PCIe
+  for (const int link : path->links) EXPECT_EQ(chain.wiring.links[static_cast<std::size_t>(link)].kind, LinkKind::kXgmi);
+  EXPECT_EQ(relation(read_wiring(types + bandwidths("0-0", "0-0", "0-0"), "t"), "GPU0", "GPU2"), "XGMI1");
+}
+
+TEST(ReadRocmTopo, AMatrixWhoseHeadIsCutSaysWhatItIs) {
+  const Reading reading = read_wiring("PE TABLE:\n 0000:0a:00.0 0000:1a:00.0\n0000:0a:00.0 SELF XGMI\n0000:1a:00.0 XGMI SELF\nHOPS TABLE:\n 0000:0a:00.0 0000:1a:00.0\n0000:0a:00.0 0 1\n0000:1a:00.0 1 0\n", "t");
+  EXPECT_EQ(relation(reading, "GPU0", "GPU1"), "XGMI1");
+  EXPECT_FALSE(noted(reading, "type of the links isn't there"));
+}
+
+TEST(ReadRocmTopo, ACellThatTheFileEndsInIsLeftOut) {
+  const Reading reading = read_wiring("WEIGHT TABLE:\n 0000:0a:00.0 0000:1a:00.0\n0000:0a:00.0 0 15\n0000:1a:00.0 1", "t");
+  EXPECT_TRUE(reading.partial);
+  EXPECT_FALSE(noted(reading, "is 1 here"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "wirewise/wiring/link_classes.h"
 #include "wirewise/wiring/nccl_words.h"
@@ -67,6 +68,35 @@ class HostBuilder {
     return clusters;
   }
 
+  /// Devices near NUMA nodes of one number share a node, but for those that are stated to be further from each other: virtual machines and
+  /// sub-NUMA clusters show such.
+  void join_by_number(Clusters& nodes) {
+    std::map<std::pair<std::size_t, std::size_t>, bool> apart;  // by the leaders of both, found once
+    const auto far = [&](std::size_t a, std::size_t b) {
+      const auto [known, fresh] = apart.try_emplace(std::minmax(nodes.find(a), nodes.find(b)), false);
+      if (!fresh) return known->second;
+      for (std::size_t i = 0; i < size_ && !known->second; ++i) {
+        for (std::size_t j = 0; j < size_ && !known->second; ++j) {
+          known->second = nodes.find(i) == nodes.find(a) && nodes.find(j) == nodes.find(b) && pairs_.connection(i, j) == Connection::kSys;
+        }
+      }
+      return known->second;
+    };
+    std::map<int, std::vector<std::size_t>> leaders;  // of a number, in the order of devices
+    for (std::size_t i = 0; i < size_; ++i) {
+      const int numa = pairs_.devices[i].numa;
+      if (numa < 0) continue;
+      std::vector<std::size_t>& those = leaders[numa];
+      const auto near = std::find_if(those.begin(), those.end(), [&](std::size_t other) { return nodes.find(other) == nodes.find(i) || !far(other, i); });
+      if (near == those.end()) {
+        those.push_back(i);
+      } else if (nodes.find(*near) != nodes.find(i)) {
+        nodes.merge(*near, i);
+        apart.clear();
+      }
+    }
+  }
+
   int add_node(DeviceKind kind, const std::string& name, int parent, Link link, int numa) {
     Device device;
     device.name = name;
@@ -80,11 +110,7 @@ class HostBuilder {
 
   void add_tree() {
     Clusters nodes = within(Connection::kNode);
-    for (std::size_t i = 0; i < size_; ++i) {
-      for (std::size_t j = 0; j < i; ++j) {
-        if (pairs_.devices[i].numa >= 0 && pairs_.devices[i].numa == pairs_.devices[j].numa) nodes.merge(i, j);
-      }
-    }
+    join_by_number(nodes);
     Clusters bridges = within(Connection::kPhb);
     Clusters trees = within(Connection::kPxb);
     Clusters switches = within(Connection::kPix);
@@ -106,11 +132,14 @@ class HostBuilder {
     const auto rank_of = [&](std::size_t i) { return numa_of(i) < 0 ? std::numeric_limits<int>::max() : numa_of(i); };
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rank_of(a) < rank_of(b); });
     int unknown = 0, bridge_count = 0, switch_count = 0;
+    std::set<int> numbered;
+    for (const std::size_t i : pairs_.loose) add_link(wiring_, host_, index(i), pcie_link(0, 0, Provenance::kAssumed));
     for (std::size_t i : order) {
+      if (std::find(pairs_.loose.begin(), pairs_.loose.end(), i) != pairs_.loose.end()) continue;
       const int numa = numa_of(i);
       auto& node = node_of.try_emplace(nodes.find(i), -1).first->second;
       if (node == -1) {
-        const std::string name = numa >= 0 ? "numa" + std::to_string(numa) : "numa?" + std::to_string(unknown++);
+        const std::string name = numa >= 0 && numbered.insert(numa).second ? "numa" + std::to_string(numa) : "numa?" + std::to_string(unknown++);
         node = add_node(DeviceKind::kNumaNode, name, host_, sockets_link("", Provenance::kAssumed), numa);
       }
       if (wiring_.devices[static_cast<std::size_t>(index(i))].numa < 0) wiring_.devices[static_cast<std::size_t>(index(i))].numa = numa;

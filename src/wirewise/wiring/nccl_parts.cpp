@@ -91,17 +91,22 @@ class Reader {
     } else if (name == "cpu") {
       cpu(node);
     } else if (name == "pci" || name == "nic") {
-      // A fragment without its CPU: it hangs on a node that isn't known.
-      if (nowhere_ == -1) {
+      // A fragment without its CPU: it hangs on a node that isn't known, or on one that we wrote of as far from all others.
+      const bool apart = static_cast<bool>(node.attribute("apart"));
+      if (nowhere_ == -1 || apart) {
         NcclPart numa;
         numa.kind = DeviceKind::kNumaNode;
         numa.host = host_of("", node);
-        numa.name = "numa?";
+        numa.name = apart ? "numa?" + std::to_string(unknown_nodes_++) : "numa?";
+        numa.placed = apart;
         NcclPart bridge = numa;
         bridge.kind = DeviceKind::kHostBridge;
-        bridge.name = "bridge?";
+        bridge.name = apart ? "bridge" + std::to_string(bridges_++) : "bridge?";
+        bridge.placed = true;
         bridge.parent = add_part(std::move(numa), node);
-        nowhere_ = add_part(std::move(bridge), node);
+        const int under = add_part(std::move(bridge), node);
+        if (apart) return name == "pci" ? pci(node, under, false) : nic(node, under, false);
+        nowhere_ = under;
         if (!document_.made_up(node)) document_.note(node, "<" + std::string(name) + "> hangs on no CPU: its place isn't known.", true);
       }
       if (name == "pci") pci(node, nowhere_, false);

@@ -32,6 +32,30 @@ std::size_t width(const TextLine& line) {
   return columns;
 }
 
+/// Where each word begins as a terminal shows the line.
+std::vector<std::size_t> starts_of(const TextLine& line) {
+  std::vector<std::size_t> starts;
+  std::size_t column = 0;
+  bool inside = false;
+  for (const char c : line.text) {
+    const bool blank = c == ' ' || c == '\t' || c == '\v' || c == '\f';
+    if (!blank && !inside) starts.push_back(column);
+    inside = !blank;
+    column = c == '\t' ? (column / 8 + 1) * 8 : column + 1;
+  }
+  return starts;
+}
+
+/// The place of a word in the line's text.
+std::size_t offset_of(const TextLine& line, std::size_t word) {
+  std::size_t at = 0;
+  for (std::size_t i = 0;; ++i) {
+    at = line.text.find_first_not_of(" \t\v\f", at);
+    if (i == word || at == std::string::npos) return at;
+    at = line.text.find_first_of(" \t\v\f", at);
+  }
+}
+
 void append(TextLine& line, const TextLine& rest, bool full) {
   const std::vector<Word> before = words_of(line), after = words_of(rest);
   const bool touch = full && !before.empty() && !after.empty() && line.text.back() != ' ' && line.text.back() != '\t' && rest.text.front() != ' ' && rest.text.front() != '\t';
@@ -142,6 +166,22 @@ std::vector<Word> topo_header(const TextLine& line) {
   if (words.size() > 1 && parse_topo_cell(words[1].text)) return {};  // a row
   words.erase(std::find_if(words.begin(), words.end(), ends_columns), words.end());
   return words;
+}
+
+bool leaves_out_cpus(const TextLine& header, const TextLine& row, std::size_t columns) {
+  const std::vector<Word> heads = words_of(header), words = words_of(row);
+  // "CPU Affinity", "NUMA Affinity", "GPU NUMA ID": as many words behind the cells as heads leave nothing out.
+  std::size_t titles = 0;
+  for (std::size_t i = columns; i < heads.size(); ++i) titles += heads[i].text == "Affinity" || heads[i].text == "ID" ? 1 : 0;
+  if (titles < 2 || words.size() <= columns + 1 || words.size() - columns - 1 >= titles) return false;
+  if (heads[columns].text != "CPU" || !digits(words[columns + 1].text)) return false;
+  const std::vector<std::size_t> starts = starts_of(header), at = starts_of(row);
+  const std::size_t end = offset_of(row, columns) + words[columns].text.size(), next = offset_of(row, columns + 1);
+  if (const std::string_view between = std::string_view(row.text).substr(end, next - end); between.find('\t') != std::string_view::npos) return between.find('\t') != between.rfind('\t');
+  for (std::size_t i = 0; i < columns; ++i) {  // cells stand under their heads, X in the middle
+    if (at[i + 1] < starts[i] || at[i + 1] > starts[i] + 1) return false;
+  }
+  return at[columns + 1] > starts[columns] + 1;
 }
 
 std::vector<TopoBlock> topo_blocks(const std::vector<TextLine>& lines) {

@@ -27,6 +27,10 @@ struct TopoCell {
 /// The names of a header line, without "CPU Affinity" and what follows it; none when the line is no header.
 [[nodiscard]] std::vector<Word> topo_header(const TextLine& line);
 
+/// Whether the cell of a row under "CPU Affinity" is empty, so that what comes next stands under "NUMA Affinity": two tabs in its place, or
+/// words that stand under their heads but for it. `columns`: how many devices the header has.
+[[nodiscard]] bool leaves_out_cpus(const TextLine& header, const TextLine& row, std::size_t columns);
+
 /// A matrix: its header, and the lines from there to the next matrix or the end.
 struct TopoBlock {
   std::vector<TextLine> lines;  // the header first; of lines that were put together the number is the first one's

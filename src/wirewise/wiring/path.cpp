@@ -11,8 +11,11 @@ namespace {
 
 constexpr double kHop = 1e-15;  // seconds a byte: decides between paths that are equally fast
 
-/// Whether data may pass through it on its way.
-bool passes(DeviceKind kind) { return kind != DeviceKind::kGpu && kind != DeviceKind::kCpu; }
+/// Whether data may pass through it on its way: through a GPU only from xGMI to xGMI, which routes by itself.
+bool passes(DeviceKind kind, LinkKind in, LinkKind out) {
+  if (kind == DeviceKind::kGpu) return in == LinkKind::kXgmi && out == LinkKind::kXgmi;
+  return kind != DeviceKind::kCpu;
+}
 
 /// Whether a path between devices of `host` may use it: NVSwitches of a rack stand outside of its hosts.
 bool within(const Device& device, int host) { return host == -1 || device.host == host || (device.host == -1 && device.kind == DeviceKind::kNvSwitch); }
@@ -52,9 +55,11 @@ std::optional<Path> Paths::find(int from, int to) const {
     const auto [cost, at] = open.top();
     open.pop();
     if (at == to) break;
-    if (cost > reached[at].cost || (at != from && !passes(devices[static_cast<std::size_t>(at)].kind))) continue;
+    if (cost > reached[at].cost) continue;
+    const int by = reached[at].by;
     for (int index : out_[static_cast<std::size_t>(at)]) {
       const Link& link = wiring_.links[static_cast<std::size_t>(index)];
+      if (at != from && !passes(devices[static_cast<std::size_t>(at)].kind, wiring_.links[static_cast<std::size_t>(by)].kind, link.kind)) continue;
       if (link.beta <= 0 || !within(devices[static_cast<std::size_t>(link.to)], host)) continue;
       const double next = cost + 1 / link.beta + kHop;
       Reached& other = reached[link.to];

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "wirewise/base/text.h"
 #include "wirewise/wiring/host_builder.h"
@@ -31,7 +32,7 @@ class Matrix {
  public:
   /// `at_end`: the text ends with it.
   Matrix(const TopoBlock& block, std::string_view file, bool at_end, Reading& reading)
-      : file_(file), reading_(reading), columns_(topo_header(block.lines.front())), line_(block.lines.front().number) {
+      : file_(file), reading_(reading), header_(block.lines.front()), columns_(topo_header(header_)), line_(header_.number) {
     check_columns(block.lines.front());
     for (std::size_t i = 1; i < block.lines.size(); ++i) read_line(block.lines[i], at_end && i + 1 == block.lines.size());
   }
@@ -84,7 +85,8 @@ class Matrix {
     }
     const auto device = index_.find(words.front().text);
     if (in_legend_ || words.front().text.back() == ':') {
-      read_legend(words);
+      if (last && !line.ended && device_of_legend(words)) note(line.number, words.front().column, "the last line is cut off: the name of " + columns_[*device_of_legend(words)].text + " isn't whole.", true);
+      else read_legend(words);
       return;
     }
     if (device == index_.end()) {
@@ -166,7 +168,9 @@ class Matrix {
   /// CPU Affinity, NUMA Affinity, GPU NUMA ID; a cell of several ranges has no blanks.
   void read_affinity(const TextLine& line, const std::vector<Word>& words, std::size_t at, std::size_t row) {
     Device& device = pairs_.devices[row];
-    if (is_cpu_list(words[at].text)) {
+    if (leaves_out_cpus(header_, line, columns_.size())) {
+      --at;  // the CPUs' word isn't there
+    } else if (is_cpu_list(words[at].text)) {
       device.cpus = words[at].text;
       cpus_at_end_ = at + 1 == words.size();
     } else if (words[at].text != "N/A") {
@@ -189,14 +193,18 @@ class Matrix {
     facts_.push_back({columns_[row].text, "NUMA affinity", nodes, line.number});
   }
 
-  /// "NIC0: mlx5_0".
-  void read_legend(const std::vector<Word>& words) {
-    if (words.size() < 2 || words.front().text.back() != ':') return;
+  /// Which device a line like "NIC0: mlx5_0" names.
+  [[nodiscard]] std::optional<std::size_t> device_of_legend(const std::vector<Word>& words) const {
+    if (words.size() < 2 || words.front().text.back() != ':') return std::nullopt;
     const auto device = index_.find(words.front().text.substr(0, words.front().text.size() - 1));
-    if (device == index_.end()) return;
+    return device == index_.end() ? std::nullopt : std::optional(device->second);
+  }
+  void read_legend(const std::vector<Word>& words) {
+    const auto device = device_of_legend(words);
+    if (!device) return;
     std::string name = words[1].text;
     const bool taken = std::any_of(pairs_.devices.begin(), pairs_.devices.end(), [&](const Device& other) { return other.name == name; });
-    if (!taken && !is_ours(name)) pairs_.devices[device->second].name = std::move(name);
+    if (!taken && !is_ours(name)) pairs_.devices[*device].name = std::move(name);
   }
 
  public:
@@ -236,23 +244,91 @@ class Matrix {
       const bool alone_by_right = complete && !peer_access_;
       pairs_.devices[i].placed = near || pairs_.devices[i].numa >= 0 || alone_by_right;
     }
+    find_loose();
+    note_lost_nvlinks();
     const std::vector<Device> named = pairs_.devices;
     const int index = hosts_of(reading_.wiring);
     add_host(reading_.wiring, host, std::move(pairs_));
     // The graph must say what the file said.
     const Relations relations(reading_.wiring);
+    std::size_t unknown = 0;
     for (const auto& [pair, stated] : stated_) {
       const int a = find_device(reading_.wiring, named[pair.first].name, index);
       const int b = find_device(reading_.wiring, named[pair.second].name, index);
       const Relation found = relations.between(a, b);
       const Relation meant{stated.cell.pcie.value_or(found.pcie), stated.cell.nvlinks};
       if (name_of(found) == name_of(meant)) continue;
+      if (found.pcie == Connection::kUnknown && stated.cell.nvlinks == found.nvlinks) {
+        ++unknown;
+        continue;
+      }
       note(stated.line, stated.column, "the matrix contradicts itself: " + columns_[pair.first].text + " to " + columns_[pair.second].text + " is " + name_of(meant) +
                                            " by itself, but " + name_of(found) + " by what it says of others.");
     }
+    if (unknown > 0) note(line_, 0, std::to_string(unknown) + " pairs are said to be SYS, but where their devices hang isn't known for want of rows: they stand as ?.", true);
   }
 
  private:
+  /// A device without a place is far from all others only where it is said to be so of each group of those that have one.
+  void find_loose() {
+    const std::size_t size = columns_.size();
+    const auto near = [&](std::size_t a, std::size_t b) {
+      const auto& known = pairs_.connection(a, b);
+      return (known && *known <= Connection::kNode) || (pairs_.devices[a].numa >= 0 && pairs_.devices[a].numa == pairs_.devices[b].numa);
+    };
+    std::vector<std::size_t> group(size, size);  // of those with a place: the first of it
+    for (std::size_t i = 0; i < size; ++i) {
+      if (!pairs_.devices[i].placed || group[i] != size) continue;
+      std::vector<std::size_t> reached{i};
+      group[i] = i;
+      for (std::size_t at = 0; at < reached.size(); ++at) {
+        for (std::size_t j = 0; j < size; ++j) {
+          if (!pairs_.devices[j].placed || group[j] != size || !near(reached[at], j)) continue;
+          group[j] = i;
+          reached.push_back(j);
+        }
+      }
+    }
+    for (std::size_t i = 0; i < size; ++i) {
+      if (pairs_.devices[i].placed) continue;
+      std::set<std::size_t> groups, far;
+      for (std::size_t j = 0; j < size; ++j) {
+        if (group[j] == size) continue;
+        groups.insert(group[j]);
+        if (pairs_.connection(i, j)) far.insert(group[j]);
+      }
+      if (far.size() < groups.size()) pairs_.loose.push_back(i);
+    }
+  }
+
+  /// A GPU without NVLinks beside three or more that all reach each other by as many: it may have lost its own.
+  void note_lost_nvlinks() {
+    std::vector<std::size_t> gpus, with, without;
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      if (pairs_.devices[i].kind == DeviceKind::kGpu) gpus.push_back(i);
+    }
+    int links = 0;
+    for (const std::size_t i : gpus) {
+      int most = 0;
+      for (const std::size_t j : gpus) most = i == j ? most : std::max(most, pairs_.links(i, j));
+      (most > 0 ? with : without).push_back(i);
+      links = std::max(links, most);
+    }
+    if (with.size() < 3 || without.empty() || without.size() >= with.size()) return;
+    for (const std::size_t i : with) {
+      for (const std::size_t j : with) {
+        if (i != j && pairs_.links(i, j) != links) return;
+      }
+    }
+    for (const std::size_t i : without) {  // nothing said is nothing lost
+      for (const std::size_t j : with) {
+        if (!pairs_.connection(i, j)) return;
+      }
+      reading_.notes.push_back({row_line_[i] == 0 ? line_ : row_line_[i], 0, columns_[i].text + " has no NVLink, but the other " + std::to_string(with.size()) + " reach each other by " + std::to_string(links) + " each.",
+                                "If it is of their kind: look at nvidia-smi nvlink -s, and for Xid 74 in dmesg; reset the GPUs and restart the fabric manager."});
+    }
+  }
+
   /// The last line before the cut may end within its list of CPUs: "0-23,4" of "0-23,48-71".
   void drop_cut_cpus() {
     if (!last_row_ || !cpus_at_end_) return;
@@ -271,6 +347,7 @@ class Matrix {
   std::string_view file_;
   Reading& reading_;
   std::vector<Fact> facts_;
+  TextLine header_;
   std::vector<Word> columns_;
   int line_;  // of the header
   std::map<std::string, std::size_t> index_;
@@ -282,6 +359,18 @@ class Matrix {
   bool in_legend_ = false;
   bool peer_access_ = false;
 };
+
+/// The line with the command that prints PCIe alone; 0: there is none.
+int pcie_only(const std::vector<TextLine>& lines) {
+  for (const TextLine& line : lines) {
+    const auto words = words_of(line);
+    for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+      const std::string& option = words[i + 1].text;
+      if (words[i].text == "topo" && (option.substr(0, option.find('`')) == "-mp" || option == "--matrix_pci")) return line.number;
+    }
+  }
+  return 0;
+}
 
 /// GPUs as nvidia-smi -L and -q name them, pasted beside a matrix, in their order.
 std::vector<Device> models_beside(const std::vector<TextLine>& lines) {
@@ -311,9 +400,15 @@ std::vector<Device> models_beside(const std::vector<TextLine>& lines) {
 }  // namespace
 
 Reading read_nvidia_topo(std::string_view text, std::string_view file) {
-  const std::vector<TopoBlock> blocks = topo_blocks(text_lines(text));
+  const std::vector<TextLine> lines = text_lines(text);
+  const std::vector<TopoBlock> blocks = topo_blocks(lines);
   if (blocks.empty()) {
-    throw unreadable(file, 0, 0, "there is no line of column heads (GPU0 GPU1 …) with rows below it.", "Give the whole of what nvidia-smi topo -m prints.");
+    int row = 0;  // the first
+    for (const TextLine& line : lines) {
+      const auto words = words_of(line);
+      if (row == 0 && words.size() > 1 && is_topo_gpu(words[0].text) && parse_topo_cell(words[1].text)) row = line.number;
+    }
+    throw unreadable(file, row, row == 0 ? 0 : 1, "there is no line of column heads (GPU0 GPU1 …) with rows below it.", "Give the whole of what nvidia-smi topo -m prints.");
   }
   Reading reading;
   reading.format = Format::kNvidiaTopo;
@@ -338,7 +433,7 @@ Reading read_nvidia_topo(std::string_view text, std::string_view file) {
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     if (of[i] == i) host_of[i] = "host" + std::to_string(host_of.size());
   }
-  if (const std::vector<Device> models = models_beside(text_lines(text)); !models.empty() && (host_of.size() > 1 || !matrices[host_of.begin()->first].take_models(models))) {
+  if (const std::vector<Device> models = models_beside(lines); !models.empty() && (host_of.size() > 1 || !matrices[host_of.begin()->first].take_models(models))) {
     reading.notes.push_back({0, 0, "the names of " + std::to_string(models.size()) + " GPUs beside the matrix were left out: they aren't as many as its GPUs, or it isn't one matrix."});
   }
   for (auto& [matrix, host] : host_of) {
@@ -346,6 +441,10 @@ Reading read_nvidia_topo(std::string_view text, std::string_view file) {
     matrices[matrix].finish(host);
   }
   for (std::size_t i = 0; i < matrices.size(); ++i) matrices[i].add_facts(host_of.size() > 1 ? host_of[of[i]] : "");
+  if (const int command = pcie_only(lines); command > 0 && std::none_of(reading.wiring.links.begin(), reading.wiring.links.end(), [](const Link& link) { return link.kind == LinkKind::kNvlink; })) {
+    for (const auto& [matrix, host] : host_of) reading.facts.push_back({host, "NVLinks", "not in the file", command});
+    reading.notes.push_back({command, 0, "nvidia-smi topo -mp leaves NVLinks out: whether the GPUs have any isn't said. nvidia-smi topo -m says it."});
+  }
   return reading;
 }
 

@@ -157,14 +157,15 @@ class Reader {
     if (std::find(columns_.begin(), columns_.end(), words[0].text) == columns_.end()) throw unreadable(file_, line.number, words[0].column, "the row of " + words[0].text + " has no column.");
     if (!done_.insert(words[0].text).second) throw unreadable(file_, line.number, words[0].column, "a second row of " + words[0].text + " in the matrix of " + what() + ".", "Give the output of one host.");
     const bool last = &line == &lines_.back();
+    read_as_type(words);
     if (words.size() - 1 < columns_.size()) {
       if (!last) throw unreadable(file_, line.number, words[0].column, fmt::format("the row has {} cells, the head {} columns.", words.size() - 1, columns_.size()), "Fill it in, or give what the command printed.");
       note(line.number, "the row of " + words[0].text + " is cut off.", true);
     }
     for (std::size_t i = 1; i < words.size() && i <= columns_.size(); ++i) {
       const bool cut = last && !line.ended && i + 1 == words.size();
+      if (cut) break;  // a part of a number is one too
       if (!fits(property_, words[i].text)) {
-        if (cut) break;
         throw unreadable(file_, line.number, words[i].column, printable(words[i].text.substr(0, 40)) + " is no " + what() + ", in the row of " + words[0].text + " under " + columns_[i - 1] + ".");
       }
       if (property_ == Property::kOther || words[0].text == columns_[i - 1] || words[i].text == "N/A") continue;
@@ -174,6 +175,16 @@ class Reader {
         note(line.number, "the " + what() + " of " + words[0].text + " and " + columns_[i - 1] + " is " + words[i].text + " here, and " + cell->second.text + " in line " + std::to_string(cell->second.line) + ".");
       }
     }
+  }
+
+  /// A matrix whose head is cut off: what it is of, its cells say.
+  void read_as_type(const std::vector<Word>& words) {
+    if (property_ != Property::kOther || read_.count(Property::kType) > 0) return;
+    const bool all = std::all_of(words.begin() + 1, words.end(), [](const Word& word) { return fits(Property::kType, word.text); });
+    const bool any = std::any_of(words.begin() + 1, words.end(), [](const Word& word) { return word.text == "XGMI" || word.text == "PCIE"; });
+    if (!all || !any) return;
+    property_ = Property::kType;
+    read_.insert(Property::kType);
   }
 
   std::string what() const { return property_ == Property::kOther ? "this table" : std::string(name_of(property_)); }
@@ -247,12 +258,12 @@ class Reader {
   void add_xgmi(const std::vector<Device>& named) {
     std::size_t joined = 0, far = 0;
     const bool old = model_ == "MI100", middle = model_ == "MI200" || model_ == "MI210" || model_ == "MI250";
-    const bool all_joined = cells_.count(Property::kWeight) == 0 || named.size() <= 4 || max_weight() <= kCable;
+    const bool all_joined = named.size() <= 4 || (max_weight() <= kCable && !some_without_bandwidth());
     const LinkClass& of = link_class(old ? "xGMI, MI100" : middle || (model_.empty() && !all_joined) ? "xGMI, MI200" : "xGMI, MI300");
     for (std::size_t a = 0; a < named.size(); ++a) {
       for (std::size_t b = a + 1; b < named.size(); ++b) {
         if (!by_xgmi(a, b)) continue;
-        if (number(Property::kWeight, a, b) > kCable) {
+        if (number(Property::kWeight, a, b) > kCable || (some_without_bandwidth() && cell(Property::kBandwidth, a, b) == "0-0")) {
           ++far;
           continue;
         }
@@ -262,9 +273,20 @@ class Reader {
       }
     }
     if (joined > 0 && model_.empty()) note(0, "which GPUs these are isn't said; their xGMI is assumed to be that of " + of.name.substr(6) + ".");
-    if (far > 0) note(0, std::to_string(far) + " pairs reach each other by xGMI through other GPUs (weight over " + std::to_string(kCable) + "): they have no link of their own.");
+    if (far > 0) note(0, std::to_string(far) + " pairs reach each other by xGMI through other GPUs (weight over " + std::to_string(kCable) + ", or a bandwidth of 0-0): they have no link of their own.");
     if (cells_.count(Property::kType) == 0 && joined == 0) note(0, "the type of the links isn't there (rocm-smi --showtopotype, amd-smi topology -t): whether xGMI joins the GPUs isn't known.");
     if (numa_.empty()) note(0, "the NUMA nodes of the GPUs aren't there (rocm-smi --showtoponuma).");
+  }
+
+  /// Whether some pairs have a bandwidth by xGMI and others none: those have no cable of their own. Some drivers state none at all.
+  [[nodiscard]] bool some_without_bandwidth() const {
+    const auto matrix = cells_.find(Property::kBandwidth);
+    if (matrix == cells_.end()) return false;
+    bool with = false, without = false;
+    for (const auto& [pair, cell] : matrix->second) {
+      if (by_xgmi(pair.first, pair.second)) (cell.text == "0-0" ? without : with) = true;
+    }
+    return with && without;
   }
 
   [[nodiscard]] long long max_weight() const {

@@ -6,6 +6,7 @@ namespace wirewise {
 
 std::string name_of(const Relation& relation) {
   if (relation.nvlinks > 0) return (relation.xgmi ? "XGMI" : "NV") + std::to_string(relation.nvlinks);
+  if (relation.xgmi) return "XGMI";
   switch (relation.pcie) {
     case Connection::kSelf: return "X";
     case Connection::kPix: return "PIX";
@@ -19,7 +20,21 @@ std::string name_of(const Relation& relation) {
   return "?";
 }
 
-Relations::Relations(const Wiring& wiring) : wiring_(wiring), out_(links_by_device(wiring)), parent_(wiring.devices.size(), -1) {
+Relations::Relations(const Wiring& wiring) : wiring_(wiring), out_(links_by_device(wiring)), parent_(wiring.devices.size(), -1), hive_(wiring.devices.size(), -1) {
+  for (const Link& link : wiring.links) {
+    if (link.kind != LinkKind::kXgmi || hive_[static_cast<std::size_t>(link.from)] != -1) continue;
+    std::vector<int> reached{link.from};
+    hive_[static_cast<std::size_t>(link.from)] = link.from;
+    for (std::size_t i = 0; i < reached.size(); ++i) {
+      for (const int index : out_[static_cast<std::size_t>(reached[i])]) {
+        const Link& onward = wiring.links[static_cast<std::size_t>(index)];
+        int& hive = hive_[static_cast<std::size_t>(onward.to)];
+        if (onward.kind != LinkKind::kXgmi || hive != -1) continue;
+        hive = link.from;
+        reached.push_back(onward.to);
+      }
+    }
+  }
   for (int host : devices_of(wiring, DeviceKind::kHost)) {
     std::vector<int> reached{host};
     for (std::size_t i = 0; i < reached.size(); ++i) {
@@ -58,7 +73,15 @@ Connection Relations::by_pcie(int a, int b) const {
     up.pop_back();
     down.pop_back();
   }
-  if (!first.placed && !second.placed && wiring_.devices[static_cast<std::size_t>(down.back())].kind != DeviceKind::kPcieSwitch) return Connection::kUnknown;
+  const auto kind_of = [&](int device) { return wiring_.devices[static_cast<std::size_t>(device)].kind; };
+  // One without a place that stands on a NUMA node of its own is known to be far from all that have one; on the host itself nothing is.
+  const auto loose = [&](const Device& device, const std::vector<int>& chain) {
+    if (device.placed || kind_of(chain.back()) != DeviceKind::kHost) return false;
+    const int below = chain.size() < 2 ? chain.back() : chain[chain.size() - 2];
+    return kind_of(below) != DeviceKind::kNumaNode || !wiring_.devices[static_cast<std::size_t>(below)].placed;
+  };
+  const bool unknown = (!first.placed && !second.placed) || loose(first, up) || loose(second, down);
+  if (unknown && kind_of(down.back()) != DeviceKind::kPcieSwitch) return Connection::kUnknown;
   down.pop_back();  // the common ancestor is in `up`
   int bridges = 0, nodes = 0, switches = 0;
   bool host = false;
@@ -95,6 +118,7 @@ Relation Relations::gpu_links(int a, int b) const {
       if (joins_gpus(onward.kind) && onward.to == b) found.nvlinks += std::min(link.lanes, onward.lanes);
     }
   }
+  if (found.nvlinks == 0 && hive_[static_cast<std::size_t>(a)] != -1 && hive_[static_cast<std::size_t>(a)] == hive_[static_cast<std::size_t>(b)]) found.xgmi = true;
   return found;
 }
 

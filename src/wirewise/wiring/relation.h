@@ -24,10 +24,10 @@ enum class Connection : std::uint8_t {
 struct Relation {
   Connection pcie = Connection::kUnknown;
   int nvlinks = 0;  // between two GPUs, directly or through NVSwitches; 0: none
-  bool xgmi = false;  // they are AMD's xGMI
+  bool xgmi = false;  // they are AMD's xGMI; without a number the way leads over the xGMI of other GPUs
 };
 
-/// "X", "NV12", "XGMI1", "PIX", "PXB", "PHB", "NODE", "SYS", "NET" or "?": NVLinks and xGMI where there are any.
+/// "X", "NV12", "XGMI1", "XGMI", "PIX", "PXB", "PHB", "NODE", "SYS", "NET" or "?": NVLinks and xGMI where there are any.
 [[nodiscard]] std::string name_of(const Relation& relation);
 
 /// Relations of one graph, whose devices' places are looked up once.
@@ -43,6 +43,7 @@ class Relations {
   const Wiring& wiring_;
   std::vector<std::vector<int>> out_;
   std::vector<int> parent_;  // towards the host; -1 of hosts and of what hangs on none
+  std::vector<int> hive_;    // of GPUs that xGMI joins, over each other too; -1 of all else
 };
 
 }  // namespace wirewise

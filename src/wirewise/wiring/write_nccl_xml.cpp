@@ -86,9 +86,13 @@ class Writer {
     addresses_ = pci_addresses(wiring_, tree_);
     number(host);
     loose_.clear();
+    numbered_.clear();
     host_ = host;
     below_host(host);
-    for (const Down& down : loose_) part(down, system_, true);
+    for (const auto& [down, apart] : loose_) {
+      part(down, system_, true);
+      if (apart) system_.last_child().append_attribute("apart") = 1;
+    }
     if (!system_.first_child()) throw bad_input(printable(device(host).name) + " has neither NUMA nodes nor GPUs nor NICs: there is nothing to write.");
     notes();
   }
@@ -128,7 +132,7 @@ class Writer {
   /// What hangs on the host itself is on a NUMA node of its own that isn't known.
   void nodeless(const Down& down) {
     if (device(down.device).kind != DeviceKind::kHostBridge && !device(down.device).placed) {
-      loose_.push_back(down);
+      loose_.emplace_back(down, false);
       return;
     }
     pugi::xml_node node = cpu_element(-1);
@@ -141,7 +145,7 @@ class Writer {
   pugi::xml_node cpu_element(int numa) {
     pugi::xml_node node = system_.append_child("cpu");
     if (const std::string hash = fact(device(host_).name, "host hash"); !hash.empty()) node.append_attribute("host_hash") = hash.c_str();
-    node.append_attribute("numaid") = numa;
+    node.append_attribute("numaid") = numa < 0 || numbered_.insert(numa).second ? numa : -1;  // NCCL takes two of one number for one
     return node;
   }
 
@@ -192,7 +196,9 @@ class Writer {
   void cpu(const Down& down) {
     const Device& numa = device(down.device);
     pugi::xml_node node = cpu_element(numa.numa);
+    apart_ = numa.placed;
     bridges(down.device, node);
+    apart_ = false;
     if (numa.numa < 0 && !node.first_child()) {
       system_.remove_child(node);
       return;
@@ -227,11 +233,11 @@ class Writer {
     for (const Down& down : tree_.of(index)) part(down, node);
   }
 
-  /// `loose`: what has no known place stands apart from all CPUs.
+  /// `loose`: what has no known place stands outside of all CPUs; an attribute `apart` says of what is known to be far from all that has one.
   void part(const Down& down, pugi::xml_node node, bool loose = false) {
     const Device& child = device(down.device);
     if (!child.placed && !loose && (child.kind == DeviceKind::kGpu || child.kind == DeviceKind::kNic || child.kind == DeviceKind::kPcieSwitch)) {
-      loose_.push_back(down);
+      loose_.emplace_back(down, apart_);
       return;
     }
     switch (child.kind) {
@@ -321,7 +327,7 @@ class Writer {
       written_.notes.push_back("NCCL reads no CPU without " + joined(assumed_of_, ";") + ", which aren't known: assumed, as of " + assumed_cpu_ +
                                ". Put the machine's own there (lscpu).");
     }
-    for (const Down& down : loose_) {
+    for (const auto& [down, apart] : loose_) {
       written_.notes.push_back("the place of " + printable(device(down.device).name) + " isn't known: it stands outside of all CPUs, where NCCL leaves it out.");
     }
     const auto cores = devices_of(wiring_, DeviceKind::kCpu, device(host_).host);
@@ -335,7 +341,9 @@ class Writer {
   HostTree tree_;
   PciAddresses addresses_;
   std::map<int, int> number_;
-  std::vector<Down> loose_;  // what has no known place
+  std::vector<std::pair<Down, bool>> loose_;  // what has no known place, and whether it is known to be far from all that has one
+  bool apart_ = false;                        // below a NUMA node that is known to be another than all others
+  std::set<int> numbered_;                    // NUMA nodes that are written
   pugi::xml_document document_;
   pugi::xml_node system_;
   int host_ = 0;
