@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <string>
 
@@ -15,9 +16,13 @@
 #include "wirewise/wiring/reading.h"
 #include "wirewise/wiring/relation.h"
 #include "wirewise/wiring/write.h"
+#include "wiring/placement_wirings.h"
 
 namespace wirewise {
 namespace {
+
+using placement_test::add;
+using placement_test::link;
 
 bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
 
@@ -61,6 +66,35 @@ TEST(OneModel, RingsCostWhatPlacementSaysAndNoMoreThanTheMiddleCarries) {
     }
   }
   EXPECT_GT(compared, 60);
+}
+
+/// A host of sockets with GPUs and, on `nvswitches`, each GPU's NVLinks; figures within a few times each other, so that any link may limit.
+Wiring random_host(std::mt19937& random, int nvswitches) {
+  const auto gbyte = [&] { return std::uniform_real_distribution<double>(20, 100)(random); };
+  Wiring wiring;
+  const int host = add(wiring, "host", DeviceKind::kHost, 0);
+  std::vector<int> middles;
+  for (int i = 0; i < nvswitches; ++i) middles.push_back(add(wiring, "nvswitch" + std::to_string(i), DeviceKind::kNvSwitch, 0));
+  std::vector<int> sockets;
+  for (int i = 0; i < 2 + static_cast<int>(random() % 2); ++i) {
+    sockets.push_back(add(wiring, "numa" + std::to_string(i), DeviceKind::kNumaNode, 0));
+    add_link(wiring, host, sockets.back(), link(LinkKind::kSockets, gbyte()));
+  }
+  for (int i = 0; i < 2 + static_cast<int>(random() % 7); ++i) {
+    const int gpu = add(wiring, "GPU" + std::to_string(i), DeviceKind::kGpu, 0);
+    add_link(wiring, sockets[random() % sockets.size()], gpu, link(LinkKind::kPcie, gbyte()));
+    const double each = gbyte();
+    for (const int middle : middles) add_link(wiring, gpu, middle, link(LinkKind::kNvlink, each));
+  }
+  return wiring;
+}
+
+TEST(OneModel, RandomHostsCostInTopoWhatPlacementSays) {
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    std::mt19937 random(seed);
+    const Wiring wiring = random_host(random, static_cast<int>(seed % 3));
+    EXPECT_NEAR(placed(wiring) / ring_of(wiring), 1, 1e-6) << "seed " << seed;
+  }
 }
 
 TEST(OneModel, ARackOfNvswitchesIsUsedAsAHostsAre) {

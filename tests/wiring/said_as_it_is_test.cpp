@@ -2,15 +2,13 @@
 // are achievable and not the standard's.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "wirewise/wiring/cluster_file.h"
 #include "wirewise/wiring/group.h"
 #include "wirewise/wiring/reading.h"
 #include "wirewise/wiring/write.h"
+#include "wiring/field.h"
 
 namespace wirewise {
 namespace {
@@ -45,7 +43,8 @@ TEST(SaidAsItIs, MoreThan12NvlinksAreNoNvlink3) {
   const Wiring hopper = read_wiring(matrix("NV18"), "topo.txt").wiring;
   EXPECT_EQ(first_of(hopper, LinkKind::kNvlink).generation, 4);
   EXPECT_NEAR(first_of(hopper, LinkKind::kNvlink).beta / 1e9, 370.8, 1e-9);
-  EXPECT_EQ(devices_of(hopper, DeviceKind::kNvSwitch).size(), 1U);
+  ASSERT_EQ(devices_of(hopper, DeviceKind::kNvSwitch).size(), 1U);
+  EXPECT_TRUE(hopper.devices[static_cast<std::size_t>(devices_of(hopper, DeviceKind::kNvSwitch).front())].nvls);  // of NVLink 4 on they sum
   // 12 may be NVLink 3, which nothing states.
   const Wiring ampere = read_wiring(matrix("NV12"), "topo.txt").wiring;
   EXPECT_NEAR(first_of(ampere, LinkKind::kNvlink).beta / 1e9, 240, 1e-9);
@@ -85,17 +84,8 @@ TEST(SaidAsItIs, TheModelOfAGpuDecidesItsNvlinks) {
 }
 
 TEST(SaidAsItIs, TemplatesWithoutNvlinksSaySo) {
-  const std::string folder = WIREWISE_SOURCE_DIR "/../shared/field/ncclxml";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no ../shared/field";
-  const auto noted = [&](const std::string& file) {
-    std::ifstream in(folder + "/" + file);
-    std::stringstream text;
-    text << in.rdbuf();
-    const Reading reading = read_wiring(text.str(), file);
-    bool said = false;
-    for (const Note& note : reading.notes) said = said || has(note.text, "the file has no NVLinks");
-    return said;
-  };
+  WIREWISE_NEEDS_FIELD();
+  const auto noted = [](const std::string& file) { return field::noted(field::read("ncclxml/" + file), "the file has no NVLinks"); };
   EXPECT_TRUE(noted("azure-ndv5-topo.xml"));
   EXPECT_TRUE(noted("aws-p4d-24xl-topo.xml"));
   EXPECT_FALSE(noted("nccl1505-a100-fragment.xml"));  // NCCL wrote it, with them

@@ -19,18 +19,18 @@ constexpr double kRounding = 1e-9;
 
 const Link& link_at(const Wiring& wiring, int link) { return wiring.links[static_cast<std::size_t>(link)]; }
 
-GroupBandwidth over_nvswitch(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices, int middle) {
+GroupBandwidth over_nvswitches(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices, std::span<const int> middles) {
   GroupBandwidth best;
   best.bus = std::numeric_limits<double>::infinity();
   for (int device : devices) {
-    const int index = nvlink_to(wiring, out[static_cast<std::size_t>(device)], middle);
-    if (link_at(wiring, index).beta >= best.bus) continue;
-    best.bus = link_at(wiring, index).beta;
-    best.bottleneck = index;
-    best.rings = std::max(link_at(wiring, index).lanes, 1);
-    best.provenance = link_at(wiring, index).provenance;
+    const SwitchLinks links = links_to_switches(wiring, out[static_cast<std::size_t>(device)], middles);
+    if (links.bandwidth >= best.bus) continue;
+    best.bus = links.bandwidth;
+    best.bottleneck = links.slowest;
+    best.rings = links.lanes;
+    best.provenance = link_at(wiring, links.slowest).provenance;
   }
-  best.why = std::to_string(best.rings) + " NVLinks a GPU to the NVSwitch";
+  best.why = std::to_string(best.rings) + " NVLinks a GPU to the NVSwitch" + (middles.size() == 1 ? "" : "es");
   return best;
 }
 
@@ -46,22 +46,18 @@ GroupBandwidth over_nvlinks(const Wiring& wiring, const std::vector<std::vector<
   return found;
 }
 
-/// One ring, each device followed by the one that it reaches best; links that it passes more than once are shared.
-GroupBandwidth over_paths(const Wiring& wiring, std::span<const int> devices) {
+/// One ring, in the better order; links that it passes more than once are shared.
+GroupBandwidth over_paths(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
   const Paths paths(wiring);
-  const std::vector<int> order = nearest_order(wiring, paths, devices);
-  std::map<int, int> load;
   GroupBandwidth found;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const Path hop = path_between(wiring, paths, order[i], order[(i + 1) % order.size()]);
-    for (int link : hop.links) ++load[link];
-  }
   found.rings = 1;
-  found.bus = std::numeric_limits<double>::infinity();
-  for (const auto& [index, times] : load) {
-    if (link_at(wiring, index).beta / times >= found.bus) continue;
-    found.bus = link_at(wiring, index).beta / times;
-    found.bottleneck = index;
+  for (const std::vector<int>& order : orders_of(wiring, paths, out, devices)) {
+    std::vector<std::pair<int, int>> hops;
+    for (std::size_t i = 0; i < order.size(); ++i) hops.emplace_back(order[i], order[(i + 1) % order.size()]);
+    const SlowestHop slowest = slowest_of(wiring, paths, hops);
+    if (found.bottleneck != -1 && slowest.bandwidth <= found.bus) continue;
+    found.bus = slowest.bandwidth;
+    found.bottleneck = slowest.link;
   }
   const Link& slowest = link_at(wiring, found.bottleneck);
   found.provenance = slowest.provenance;
@@ -71,9 +67,9 @@ GroupBandwidth over_paths(const Wiring& wiring, std::span<const int> devices) {
 
 /// Of devices that need no network.
 GroupBandwidth within_unit(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
-  if (const int middle = common_nvswitch(wiring, out, devices); middle != -1) return over_nvswitch(wiring, out, devices, middle);
+  if (const auto middles = common_nvswitches(wiring, out, devices); !middles.empty()) return over_nvswitches(wiring, out, devices, middles);
   const GroupBandwidth direct = over_nvlinks(wiring, out, devices);
-  GroupBandwidth paths = over_paths(wiring, devices);
+  GroupBandwidth paths = over_paths(wiring, out, devices);
   return direct.bus >= paths.bus ? direct : paths;
 }
 
@@ -110,9 +106,9 @@ std::optional<GroupBandwidth> in_switch_bandwidth(const Wiring& wiring, std::spa
   constexpr std::size_t kLeast = 5;
   if (devices.size() < kLeast) return std::nullopt;
   const auto out = links_by_device(wiring);
-  const int middle = common_nvswitch(wiring, out, devices);
-  if (middle == -1 || !device_at(wiring, middle).nvls) return std::nullopt;
-  GroupBandwidth found = over_nvswitch(wiring, out, devices, middle);
+  const std::vector<int> middles = common_nvswitches(wiring, out, devices);
+  if (middles.empty() || !std::all_of(middles.begin(), middles.end(), [&](int middle) { return device_at(wiring, middle).nvls; })) return std::nullopt;
+  GroupBandwidth found = over_nvswitches(wiring, out, devices, middles);
   const double efficiency = link_class(LinkKind::kNvlink, link_at(wiring, found.bottleneck).generation).in_switch;
   if (efficiency <= 0) return std::nullopt;
   const auto n = static_cast<double>(devices.size());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "wirewise/base/error.h"
@@ -21,15 +22,28 @@ int nvlink_to(const Wiring& wiring, const std::vector<int>& out, int to) {
   return -1;
 }
 
-int common_nvswitch(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
+std::vector<int> common_nvswitches(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
+  std::set<int> common;
   for (int index : out[static_cast<std::size_t>(devices.front())]) {
     const int to = link_at(wiring, index).to;
     if (link_at(wiring, index).kind != LinkKind::kNvlink || device_at(wiring, to).kind != DeviceKind::kNvSwitch) continue;
     const bool all =
         std::all_of(devices.begin(), devices.end(), [&](int d) { return nvlink_to(wiring, out[static_cast<std::size_t>(d)], to) != -1; });
-    if (all) return to;
+    if (all) common.insert(to);
   }
-  return -1;
+  return {common.begin(), common.end()};
+}
+
+SwitchLinks links_to_switches(const Wiring& wiring, const std::vector<int>& out, std::span<const int> nvswitches) {
+  SwitchLinks found;
+  for (const int index : out) {
+    const Link& link = link_at(wiring, index);
+    if (!joins_gpus(link.kind) || std::find(nvswitches.begin(), nvswitches.end(), link.to) == nvswitches.end()) continue;
+    found.bandwidth += link.beta;
+    found.lanes += std::max(link.lanes, 1);
+    if (found.slowest == -1 || link.beta < link_at(wiring, found.slowest).beta) found.slowest = index;
+  }
+  return found;
 }
 
 DirectLinks direct_links(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
@@ -60,6 +74,8 @@ Path path_between(const Wiring& wiring, const Paths& paths, int a, int b) {
   return *std::move(found);
 }
 
+namespace {
+
 std::vector<int> nearest_order(const Wiring& wiring, const Paths& paths, std::span<const int> devices) {
   std::vector<int> left(devices.begin() + 1, devices.end());
   std::vector<int> order{devices.front()};
@@ -77,6 +93,44 @@ std::vector<int> nearest_order(const Wiring& wiring, const Paths& paths, std::sp
     left.erase(best);
   }
   return order;
+}
+
+/// Depth first, from the first of them: of a tree any root gives such a ring.
+std::vector<int> tree_order(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
+  std::set<int> left(devices.begin(), devices.end()), seen;
+  std::vector<int> order, next{devices.front()};
+  while (!next.empty() && !left.empty()) {
+    const int device = next.back();
+    next.pop_back();
+    if (!seen.insert(device).second) continue;
+    if (left.erase(device) > 0) order.push_back(device);
+    for (const int index : out[static_cast<std::size_t>(device)]) {
+      const Link& link = link_at(wiring, index);
+      const bool inside = link.kind == LinkKind::kPcie || link.kind == LinkKind::kSockets || link.kind == LinkKind::kSharedMemory;
+      if (inside && link.beta > 0 && !seen.contains(link.to)) next.push_back(link.to);
+    }
+  }
+  order.insert(order.end(), left.begin(), left.end());
+  return order;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> orders_of(const Wiring& wiring, const Paths& paths, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
+  return {nearest_order(wiring, paths, devices), tree_order(wiring, out, devices)};
+}
+
+SlowestHop slowest_of(const Wiring& wiring, const Paths& paths, std::span<const std::pair<int, int>> hops) {
+  std::map<int, int> load;
+  for (const auto& [a, b] : hops) {
+    for (const int link : path_between(wiring, paths, a, b).links) ++load[link];
+  }
+  SlowestHop found{std::numeric_limits<double>::infinity(), -1};
+  for (const auto& [index, times] : load) {
+    if (link_at(wiring, index).beta / times >= found.bandwidth) continue;
+    found = {link_at(wiring, index).beta / times, index};
+  }
+  return found;
 }
 
 std::map<int, std::vector<int>> by_host(const Wiring& wiring, std::span<const int> devices) {

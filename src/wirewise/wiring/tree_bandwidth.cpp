@@ -29,14 +29,14 @@ constexpr double kBetweenHosts = 0.92;
 GroupBandwidth chain(const Wiring& wiring, const std::vector<std::vector<int>>& out, std::span<const int> devices) {
   GroupBandwidth found;
   found.algorithm = GroupAlgorithm::kTree;
-  if (const int middle = common_nvswitch(wiring, out, devices); middle != -1) {
+  if (const auto middles = common_nvswitches(wiring, out, devices); !middles.empty()) {
     found.bus = std::numeric_limits<double>::infinity();
     for (int device : devices) {
-      const int index = nvlink_to(wiring, out[static_cast<std::size_t>(device)], middle);
-      if (link_at(wiring, index).beta * kBothWays >= found.bus) continue;
-      found.bus = link_at(wiring, index).beta * kBothWays;
-      found.bottleneck = index;
-      found.provenance = link_at(wiring, index).provenance;
+      const SwitchLinks links = links_to_switches(wiring, out[static_cast<std::size_t>(device)], middles);
+      if (links.bandwidth * kBothWays >= found.bus) continue;
+      found.bus = links.bandwidth * kBothWays;
+      found.bottleneck = links.slowest;
+      found.provenance = link_at(wiring, links.slowest).provenance;
     }
     found.why = "a chain of GPUs over the NVSwitch";
     return found;
@@ -44,19 +44,16 @@ GroupBandwidth chain(const Wiring& wiring, const std::vector<std::vector<int>>& 
   const DirectLinks direct = direct_links(wiring, out, devices);
   const auto chains = nvlink_chains(direct.lanes).size();
   const Paths paths(wiring);
-  const std::vector<int> order = nearest_order(wiring, paths, devices);
-  std::map<int, int> load;
-  for (std::size_t i = 0; i + 1 < order.size(); ++i) {
-    for (const auto& [a, b] : {std::pair(order[i], order[i + 1]), std::pair(order[i + 1], order[i])}) {
-      const Path hop = path_between(wiring, paths, a, b);
-      for (int link : hop.links) ++load[link];
+  for (const std::vector<int>& order : orders_of(wiring, paths, out, devices)) {
+    std::vector<std::pair<int, int>> hops;
+    for (std::size_t i = 0; i + 1 < order.size(); ++i) {
+      hops.emplace_back(order[i], order[i + 1]);
+      hops.emplace_back(order[i + 1], order[i]);
     }
-  }
-  found.bus = std::numeric_limits<double>::infinity();
-  for (const auto& [index, times] : load) {
-    if (link_at(wiring, index).beta / times >= found.bus) continue;
-    found.bus = link_at(wiring, index).beta / times;
-    found.bottleneck = index;
+    const SlowestHop slowest = slowest_of(wiring, paths, hops);
+    if (found.bottleneck != -1 && slowest.bandwidth <= found.bus) continue;
+    found.bus = slowest.bandwidth;
+    found.bottleneck = slowest.link;
   }
   found.provenance = link_at(wiring, found.bottleneck).provenance;
   found.why = "a chain of GPUs whose slowest link is " + std::string(name_of(link_at(wiring, found.bottleneck).kind));
