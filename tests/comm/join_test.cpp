@@ -116,11 +116,7 @@ TEST(Join, OnePciAddressOnTwoHostsIsTwoDevices) {
 }
 
 TEST(Join, TwoHundredProcessesAtOnce) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr int kRanks = 40;  // a sanitizer takes its own memory in each
-#else
-  constexpr int kRanks = 200;
-#endif
+  constexpr int kRanks = kAddressSanitizer || kThreadSanitizer ? 40 : 200;  // a sanitizer takes its own memory in each
   const auto results = run_communicators(kRanks, [](Communicator& comm) {
     std::int64_t sum = comm.rank();
     comm.all_reduce({&sum, DType::kInt64}, {&sum, DType::kInt64}, 1).wait();

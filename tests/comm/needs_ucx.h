@@ -10,11 +10,8 @@ namespace wirewise::testing {
 
 /// Empty where they can. Asked in a child: ranks are forked, and UCX must not have started its threads before.
 inline std::string no_ucx_here() {
-#if defined(__SANITIZE_THREAD__)
-  return "UCX runs outside the thread sanitizer";
-#else
+  if (kThreadSanitizer) return "UCX runs outside the thread sanitizer";
   return run_ranks(1, [](int) { return comm::why_no_ucx(); }).front().output;
-#endif
 }
 
 }  // namespace wirewise::testing

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "sanitizers.h"
 #include "wirewise/comm/communicator.h"
 
 namespace wirewise::testing {
@@ -44,13 +45,7 @@ class TemporaryFolder {
 };
 
 /// Deadlines of tests are for programs at their full speed.
-#if defined(__SANITIZE_THREAD__)
-inline constexpr int kPatience = 10;
-#elif defined(__SANITIZE_ADDRESS__)
-inline constexpr int kPatience = 3;
-#else
-inline constexpr int kPatience = 1;
-#endif
+inline constexpr int kPatience = kThreadSanitizer ? 10 : kAddressSanitizer ? 3 : 1;
 
 /// How a rank's process ended.
 struct RankResult {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/namespaces.h"
+#include "comm/needs_ucx.h"
 #include "comm/ranks.h"
 #include "comm/wires.h"
 #include "wirewise/comm/network_interface.h"
@@ -12,11 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(UcxBetweenHosts, EveryByteCrossesTheWire) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "UCX isn't built for the thread sanitizer";
-#endif
-  const auto asked = testing::run_ranks(1, [](int) { return comm::why_no_ucx(); });
-  if (!asked[0].output.empty()) GTEST_SKIP() << asked[0].output;
+  if (const std::string why = testing::no_ucx_here(); !why.empty()) GTEST_SKIP() << why;
   const testing::TwoHosts hosts;
   if (!hosts.made()) GTEST_SKIP() << "network namespaces need root and the ip command";
 

@@ -283,7 +283,10 @@ def unmount(path):
 
 
 def mount_tmpfs(path, size, remount=False):
-    _checked(_libc.mount(b"tmpfs", str(path).encode(), b"tmpfs", MS_REMOUNT if remount else 0, f"size={size}".encode()), f"no tmpfs at {path}")
+    done = _libc.mount(b"tmpfs", str(path).encode(), b"tmpfs", MS_REMOUNT if remount else 0, f"size={size}".encode())
+    if remount and done != 0:
+        raise AssertionError(f"no other size of {path}: {os.strerror(ctypes.get_errno())}")
+    _checked(done, f"no tmpfs at {path}")
 
 
 def adopt_orphans():

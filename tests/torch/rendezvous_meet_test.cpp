@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "ipv6.h"
 #include "rank_process.h"
 #include "wirewise/base/error.h"
 #include "wirewise/torch/rendezvous.h"
@@ -135,12 +136,8 @@ TEST(Rendezvous, ThreeRanksMeetOverTcpOnLoopbackOnly) {
 }
 
 TEST(Rendezvous, Ipv6LoopbackWorksWhereTheHostHasIt) {
-  std::uint16_t port = 0;
-  try {
-    port = free_port("::1");
-  } catch (const Error& error) {
-    GTEST_SKIP() << "no IPv6 here: " << error.what();
-  }
+  if (!testing::has_ipv6()) GTEST_SKIP() << "this host has no IPv6";
+  const std::uint16_t port = free_port("::1");
   std::vector<std::optional<Meeting>> meetings;
   for (int rank = 0; rank < 2; ++rank) meetings.push_back(parse_meeting(tcp_url("[::1]", port, rank, 2), kNothingSet));
   const auto outcomes = meet_as_threads(meetings);

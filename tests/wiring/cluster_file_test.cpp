@@ -252,11 +252,10 @@ Published published(const std::string& path) {
 }
 
 TEST(ShippedMachines, AgreeWithTheTopologyFilesOfTheClouds) {
-  const std::string folder = WIREWISE_SOURCE_DIR "/../shared/field/ncclxml/";
-  if (!std::ifstream(folder + "aws-p4d-24xl-topo.xml")) GTEST_SKIP() << "../shared isn't here";
+  WIREWISE_NEEDS_FIELD();
   for (const auto& [file, name] : {std::pair{"aws-p4d-24xl-topo.xml", "aws-p4d"}, std::pair{"azure-ndv2-topo.xml", "azure-ndv2"},
                                    std::pair{"azure-ndv4-topo.xml", "azure-ndv4"}, std::pair{"azure-ndv5-topo.xml", "azure-ndv5"}}) {
-    const Published stated = published(folder + file);
+    const Published stated = published(field::path(std::string("ncclxml/") + file));
     const Wiring wiring = shipped(name);
     const std::vector<int> gpus = devices_of(wiring, DeviceKind::kGpu), nics = devices_of(wiring, DeviceKind::kNic);
     ASSERT_EQ(stated.gpus.size(), gpus.size()) << file;

@@ -1,5 +1,4 @@
-// A management library of a machine with three GPUs, as the tests' machine has them: two joined by four NVLinks, the third by none. Built
-// by the test that loads it.
+// A management library of a machine with three GPUs, as the tests' machine has them: two joined by four NVLinks, the third by none.
 #include <cstdio>
 #include <cstring>
 

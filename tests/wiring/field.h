@@ -22,6 +22,9 @@ inline std::string path(const std::string& name) {
   return std::string(WIREWISE_SOURCE_DIR) + "/../shared/field/" + name;
 }
 
+/// Whether the folder is there. Where it is, each file that a test names has to be in it.
+inline bool present() { return std::filesystem::is_directory(path("")); }
+
 inline std::optional<std::string> text(const std::string& name) {
   std::ifstream in(path(name), std::ios::binary);
   if (!in) return std::nullopt;
@@ -77,8 +80,17 @@ inline std::string refusal(const std::string& text) {
 
 }  // namespace wirewise::field
 
-/// Declares `name` as the reading of a file of the field, or skips the test.
-#define WIREWISE_FIELD(name, file)                                                        \
-  const auto name##_text = wirewise::field::text(file);                                   \
-  if (!name##_text) GTEST_SKIP() << "../shared/field/" << (file) << " isn't there";        \
-  const wirewise::Reading name = wirewise::read_wiring(*name##_text, file)
+/// Skips a test of the field's files where there are none.
+#define WIREWISE_NEEDS_FIELD() \
+  if (!wirewise::field::present()) GTEST_SKIP() << "../shared/field isn't there"
+
+/// Declares `name` as the text of a file of the field, which must be in it.
+#define WIREWISE_FIELD_TEXT(name, file)                                     \
+  WIREWISE_NEEDS_FIELD();                                                   \
+  const std::string name = wirewise::field::text(file).value_or("");        \
+  ASSERT_NE(name, "") << "../shared/field/" << (file) << " isn't there"
+
+/// The same of what is read of it.
+#define WIREWISE_FIELD(name, file)         \
+  WIREWISE_FIELD_TEXT(name##_text, file);  \
+  const wirewise::Reading name = wirewise::read_wiring(name##_text, file)

@@ -12,10 +12,6 @@
 namespace wirewise {
 namespace {
 
-#define FIELD(variable, name)                                                             \
-  const std::string variable = field::text("nccllog/" + std::string(name)).value_or(""); \
-  if (variable.empty()) GTEST_SKIP() << "../shared/field/nccllog/" << (name) << " is not here"
-
 std::set<std::string> transports(const NcclCommunicator& one, int from, int to) {
   std::set<std::string> names;
   const auto found = one.links.find({from, to});
@@ -28,7 +24,7 @@ using Ranks = std::vector<int>;
 
 TEST(NcclLog, FourV100InOneHost) {
   for (const char* name : {"nccl2.7-v100-16gb-1node-4gpu-12ch.log", "nccl2.7-v100-32gb-1node-4gpu-12ch.log"}) {
-    FIELD(text, name);
+    WIREWISE_FIELD_TEXT(text, std::string("nccllog/") + name);
     const NcclLog log = read_nccl_log(text, name);
     EXPECT_EQ(log.versions, std::vector<std::string>{"2.7.8+cuda10.2"});
     EXPECT_EQ(log.networks.at("node00"), "IB");
@@ -53,7 +49,7 @@ TEST(NcclLog, FourV100InOneHost) {
 }
 
 TEST(NcclLog, FourHostsOfEightA100) {
-  FIELD(text, "nccl2.10-a100-4node-32gpu-opa.log");
+  WIREWISE_FIELD_TEXT(text, "nccllog/nccl2.10-a100-4node-32gpu-opa.log");
   const NcclLog log = read_nccl_log(text, "log");
   EXPECT_EQ(log.versions, std::vector<std::string>{"2.10.3+cuda11.3"});
   ASSERT_EQ(log.communicators.size(), 1u);
@@ -73,7 +69,7 @@ TEST(NcclLog, FourHostsOfEightA100) {
 }
 
 TEST(NcclLog, FourHostsOfFourV100) {
-  FIELD(text, "nccl2.10-v100-4node-16gpu-opa.log");
+  WIREWISE_FIELD_TEXT(text, "nccllog/nccl2.10-v100-4node-16gpu-opa.log");
   const NcclLog log = read_nccl_log(text, "log");
   ASSERT_EQ(log.communicators.size(), 1u);
   const NcclCommunicator& one = log.communicators.front();
@@ -86,7 +82,7 @@ TEST(NcclLog, FourHostsOfFourV100) {
 }
 
 TEST(NcclLog, TreesOf64RanksSayHowManyThereAre) {
-  FIELD(text, "nccl2.7-v100-16node-64gpu-rings-trees-only.log");
+  WIREWISE_FIELD_TEXT(text, "nccllog/nccl2.7-v100-16node-64gpu-rings-trees-only.log");
   const NcclLog log = read_nccl_log(text, "log");
   ASSERT_EQ(log.communicators.size(), 1u);
   const NcclCommunicator& one = log.communicators.front();
@@ -100,7 +96,7 @@ TEST(NcclLog, TreesOf64RanksSayHowManyThereAre) {
 }
 
 TEST(NcclLog, GroupsOfFourInEachHostAreToldApart) {
-  FIELD(text, "megatron-3d-n16-single-rank-comms.log");
+  WIREWISE_FIELD_TEXT(text, "nccllog/megatron-3d-n16-single-rank-comms.log");
   const NcclLog log = read_nccl_log(text, "log");
   EXPECT_TRUE(log.partial);  // "... (cut)"
   int whole = 0;
@@ -118,7 +114,7 @@ TEST(NcclLog, GroupsOfFourInEachHostAreToldApart) {
 }
 
 TEST(NcclLog, TwoCommunicatorsMixedLineByLine) {
-  FIELD(text, "megatron-ds-zero-n16-multi-comm-interleaved.log");
+  WIREWISE_FIELD_TEXT(text, "nccllog/megatron-ds-zero-n16-multi-comm-interleaved.log");
   const NcclLog log = read_nccl_log(text, "log");
   EXPECT_TRUE(log.partial);
   ASSERT_EQ(log.communicators.size(), 2u);
@@ -135,7 +131,7 @@ TEST(NcclLog, TwoCommunicatorsMixedLineByLine) {
 }
 
 TEST(NcclLog, NewerLinesOfManySubsystems) {
-  FIELD(text, "nccl-docs-2.2x-by-subsystem.log");
+  WIREWISE_FIELD_TEXT(text, "nccllog/nccl-docs-2.2x-by-subsystem.log");
   const NcclLog log = read_nccl_log(text, "log");
   EXPECT_EQ(log.settings.at("NCCL_SHM_DISABLE"), "1");
   EXPECT_TRUE(log.dmabuf);
@@ -151,7 +147,7 @@ TEST(NcclLog, NewerLinesOfManySubsystems) {
 }
 
 TEST(NcclLog, SharedMemoryThatRanOut) {
-  FIELD(text, "nccl2.4-shm-posix-fallocate-warn.log");
+  WIREWISE_FIELD_TEXT(text, "nccllog/nccl2.4-shm-posix-fallocate-warn.log");
   const NcclLog log = read_nccl_log(text, "log");
   ASSERT_EQ(log.warnings.size(), 1u);
   EXPECT_EQ(log.warnings[0].line, 7);
@@ -162,7 +158,7 @@ TEST(NcclLog, SharedMemoryThatRanOut) {
 }
 
 TEST(NcclLog, HealthReport) {
-  FIELD(text, "ras-status-256ranks.txt");
+  WIREWISE_FIELD_TEXT(text, "nccllog/ras-status-256ranks.txt");
   const NcclLog log = read_nccl_log(text, "log");
   EXPECT_EQ(log.versions, std::vector<std::string>{"2.26.2+cuda12.4"});
   ASSERT_EQ(log.ras.size(), 2u);

@@ -29,7 +29,7 @@ TEST(ReadNvidiaQuery, UnitsHeadsAndMissingValues) {
 }
 
 TEST(ReadNvidiaQuery, TheFieldsQueries) {
-  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  WIREWISE_NEEDS_FIELD();
   const Reading h100 = field::read("smi/query-h100-81559.csv");
   EXPECT_EQ(device(h100, "GPU1").pci, "0000:3d:00.0");
   EXPECT_EQ(device(h100, "GPU1").memory, 81559 * kMiB);
@@ -42,7 +42,7 @@ TEST(ReadNvidiaQuery, TheFieldsQueries) {
 }
 
 TEST(ReadNvidiaList, TheFieldsMigDevices) {
-  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  WIREWISE_NEEDS_FIELD();
   const Reading list = field::read("smi/list-mig-h200nvl-plus-3050.txt");
   EXPECT_EQ(list.format, Format::kNvidiaList);
   EXPECT_EQ(device(list, "GPU5").model, "NVIDIA GeForce RTX 3050");
@@ -52,7 +52,7 @@ TEST(ReadNvidiaList, TheFieldsMigDevices) {
 }
 
 TEST(ReadNvlinkStatus, TheFieldsA100s) {
-  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  WIREWISE_NEEDS_FIELD();
   const Reading status = field::read("smi/nvidia-smi-nvlink-status-a100.txt");
   EXPECT_EQ(status.format, Format::kNvlinkStatus);
   EXPECT_EQ(devices_of(status.wiring, DeviceKind::kGpu).size(), 8U);
@@ -78,7 +78,7 @@ TEST(ReadNumactl, NodesCpusMemoryAndDistances) {
   EXPECT_TRUE(noted(bare, "no CPUs: numa1"));
   EXPECT_TRUE(read_wiring("available: 2 nodes (0-1)\nnode 0 cpus: 0\n", "t").partial);
   EXPECT_EQ(refusal("node 0 cpus: 0 x\n"), "f:1:16: x is no CPU.");
-  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  WIREWISE_NEEDS_FIELD();
   const Reading two = field::read("smi/numactl-H-interleaved-even-odd.txt");
   EXPECT_EQ(device(two, "numa0").cpus.substr(0, 8), "0,2,4,6,");
   EXPECT_EQ(device(two, "numa1").cpus.substr(0, 6), "1,3,5,");
@@ -88,7 +88,7 @@ TEST(ReadNumactl, NodesCpusMemoryAndDistances) {
 }
 
 TEST(ReadLscpu, GraceHasNineNodesAndCpusInOne) {
-  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  WIREWISE_NEEDS_FIELD();
   const Reading grace = field::read("smi/lscpu-numa-grace-9-nodes-1-with-cpus.txt");
   EXPECT_EQ(devices_of(grace.wiring, DeviceKind::kNumaNode).size(), 9U);
   EXPECT_EQ(device(grace, "numa0").cpus, "0-71");
@@ -98,7 +98,7 @@ TEST(ReadLscpu, GraceHasNineNodesAndCpusInOne) {
 }
 
 TEST(ReadHost, FieldNotesThatAreNoOutputAreRefused) {
-  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  WIREWISE_NEEDS_FIELD();
   EXPECT_NE(refusal(field::text("smi/mig-note.txt").value()).find("none of the formats"), std::string::npos);
 }
 

@@ -62,7 +62,7 @@ TEST(ReadNcclTests, RowsAndRemarksThatLostOrGainedAHash) {
 }
 
 TEST(ReadNcclTests, TheFieldsTables) {
-  if (field::files("nccltests").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  WIREWISE_NEEDS_FIELD();
   const auto rows_only = table_of("8gpu-reduce_scatter-like-nccltests128-rows-only.txt");
   EXPECT_EQ(rows_only.rows.size(), 24U);
   EXPECT_EQ(row(rows_only, 134217728, true).busbw, 16.98e9);

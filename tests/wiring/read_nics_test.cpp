@@ -35,7 +35,7 @@ TEST(ReadIbstat, ACutFileIsPartial) {
 }
 
 TEST(ReadIbstat, TheFieldsAdapters) {
-  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  WIREWISE_NEEDS_FIELD();
   const Reading roce = field::read("smi/ibstat-cx7-roce-400.txt");
   EXPECT_EQ(roce.format, Format::kIbstat);
   EXPECT_EQ(network(roce, "mlx5_0"), "ethernet 400 driver");
@@ -65,7 +65,7 @@ TEST(ReadIbvDevinfo, RateIsWidthTimesSpeed) {
 }
 
 TEST(ReadIbvDevinfo, TheFieldsDevices) {
-  if (field::files("smi").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  WIREWISE_NEEDS_FIELD();
   const Reading azure = field::read("smi/ibv_devinfo-azure-vf-plus-mana.txt");
   EXPECT_EQ(devices_of(azure.wiring, DeviceKind::kNic).size(), 2U);
   EXPECT_TRUE(azure.partial);  // cut within mlx5_1

@@ -54,10 +54,9 @@ TEST(ReadNodeList, RefusalsNameThePlace) {
 }
 
 TEST(ReadNodeList, EveryListOfTheFieldHolds) {
-  const auto lists = field::text("slurm/nodelists.tsv");
-  if (!lists) GTEST_SKIP() << "../shared/field isn't here";
+  WIREWISE_FIELD_TEXT(lists, "slurm/nodelists.tsv");
   int lines = 0;
-  for (const std::string& line : split(*lists, '\n')) {
+  for (const std::string& line : split(lists, '\n')) {
     const auto cells = split(line, '\t');
     if (cells.size() < 2 || line.front() == '#') continue;
     ++lines;

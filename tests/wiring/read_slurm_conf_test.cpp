@@ -95,7 +95,7 @@ TEST(ReadSlurmConf, UplinksCarryTheHostsBelow) {
 }
 
 TEST(ReadSlurmConf, TheFieldsFilesAreWhatTheySay) {
-  if (field::files("slurm").empty()) GTEST_SKIP() << "../shared/field isn't here";
+  WIREWISE_NEEDS_FIELD();
   const auto read = [](const std::string& name) { return field::read("slurm/" + name); };
   const auto hosts = [](const Reading& reading) { return devices_of(reading.wiring, DeviceKind::kHost).size(); };
   const auto switches = [](const Reading& reading) { return devices_of(reading.wiring, DeviceKind::kSwitch).size(); };

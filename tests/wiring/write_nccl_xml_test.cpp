@@ -32,8 +32,8 @@ std::map<std::string, std::string> told(const Reading& reading) {
 }
 
 TEST(WriteNcclXml, ReadBackItIsTheSame) {
+  WIREWISE_NEEDS_FIELD();
   const std::vector<std::string> files = field::files("ncclxml");
-  if (files.empty()) GTEST_SKIP() << "../shared/field isn't there";
   int written = 0;
   for (const std::string& file : files) {
     const Reading reading = read_wiring(*field::text(file), file);
@@ -150,6 +150,7 @@ TEST(WriteNcclXml, GraceIsAnArchitectureWithoutFamily) {
 }
 
 TEST(ReadJson, GivesTheVeryReading) {
+  WIREWISE_NEEDS_FIELD();
   const std::vector<std::string> folders{"ncclxml", "topo"};
   int read = 0;
   for (const std::string& folder : folders) {
@@ -174,7 +175,7 @@ TEST(ReadJson, GivesTheVeryReading) {
       ++read;
     }
   }
-  if (read == 0) GTEST_SKIP() << "../shared/field isn't there";
+  EXPECT_GT(read, 0);
 }
 
 TEST(ReadJson, KeepsRanksNetworksAndOddFigures) {
