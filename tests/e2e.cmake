@@ -13,4 +13,4 @@ foreach(file ${e2e_files})
 endforeach()
 set_tests_properties(EndToEnd.Slurm PROPERTIES COST 1000)  # a minute, most of it Slurm's own waiting: first, beside the others
 # They measure: by themselves.
-set_tests_properties(EndToEnd.BenchFit EndToEnd.ClusterDoctor PROPERTIES RUN_SERIAL TRUE)
+set_tests_properties(EndToEnd.BenchFit EndToEnd.ClusterDoctor EndToEnd.RackChoice PROPERTIES RUN_SERIAL TRUE)

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "wirewise/base/error.h"
 #include "wirewise/comm/choice.h"
@@ -21,6 +22,18 @@ CostModel slow_network() {
   model.local = 3e-6;
   model.local_per_byte = 0.1e-9;
   model.combine_per_byte = 0.4e-9;
+  return model;
+}
+
+/// Four hosts in two racks whose uplinks hold a fifth of a host's link: whom a host meets at distance 1 is near, or far away.
+CostModel racks(bool placed) {
+  CostModel model = slow_network();
+  const Seconds near = 8e-9;
+  const Seconds far = 80e-9;  // two hosts share the uplink
+  model.per_byte = far / 2;
+  model.per_byte_many = 53e-9;  // 4/3 of a host's bytes cross
+  model.per_byte_at[0] = placed ? near : far;
+  model.per_byte_at[1] = placed ? far : near;
   return model;
 }
 
@@ -62,7 +75,7 @@ TEST(Choice, PredictedTimesNeverFallAsSizesOrHostsGrow) {
 TEST(Choice, TheTableHoldsTheLeastTimeAtEverySize) {
   CostModel incast = slow_network();
   incast.per_byte_many = 2 * incast.per_byte;
-  for (const CostModel& model : {slow_network(), CostModel{}, incast}) {
+  for (const CostModel& model : {slow_network(), CostModel{}, incast, racks(true), racks(false)}) {
     for (const HostLayout& layout : {regular(2, 1), regular(2, 2), regular(4, 2), regular(64, 8), HostLayout{3, 2, true, false}, HostLayout{3, 4, false, false}}) {
       const AlgorithmTable table(model, layout, {});
       for (const Operation operation : operations_with_choice()) {
@@ -105,6 +118,44 @@ TEST(Choice, DoublingWinsWhereMessagesToManyHostsCostMoreThanRounds) {
   EXPECT_EQ(AlgorithmTable(model, regular(64, 1), {}).choose(Operation::kAllReduce, 64), Algorithm::kWholeDoubling);
   // Three hosts can't double.
   EXPECT_EQ(AlgorithmTable(model, {3, 1, true, true}, {}).choose(Operation::kReduceScatter, 64), Algorithm::kDirect);
+}
+
+TEST(Choice, DoublingWinsBetweenRacksWhereWhoExchangesMostIsNear) {
+  constexpr Bytes kSize = Bytes{16} << 20;
+  for (const Operation operation : {Operation::kAllReduce, Operation::kReduceScatter}) {
+    EXPECT_EQ(AlgorithmTable(racks(true), regular(4, 1), {}).choose(operation, kSize), Algorithm::kDoubling);
+    EXPECT_EQ(AlgorithmTable(racks(false), regular(4, 1), {}).choose(operation, kSize), Algorithm::kDirect);
+  }
+}
+
+TEST(Choice, RoundsOfDoublingCostWhatTheirDistanceDoes) {
+  // Halves: 8 ns · 1/2 and 80 ns · 1/4 a byte; the shorter of the two counts 1.2 times more, as in the formula.
+  CostModel model = racks(true);
+  model.latency = model.per_message = model.local = model.local_per_byte = model.combine_per_byte = 0;
+  EXPECT_NEAR(predicted_time(model, regular(4, 1), Algorithm::kDoubling, {Operation::kAllReduce, 1'000'000}), 2e6 * (4e-9 + 20e-9 + 1.2 * 4e-9), 1e-9);
+  EXPECT_NEAR(predicted_time(model, regular(4, 1), Algorithm::kDoubling, {Operation::kReduceScatter, 1'000'000}), 1e6 * 24e-9, 1e-9);
+  EXPECT_NEAR(predicted_time(model, regular(4, 1), Algorithm::kWholeDoubling, {Operation::kAllReduce, 1'000'000}), 1e6 * 88e-9, 1e-9);
+}
+
+TEST(Choice, APartsHostsAreAsFarApartAsInTheWhole) {
+  CostModel whole = slow_network();  // 8 hosts: pairs 1e-9 apart, racks of four 2e-9, and 4e-9 between racks
+  whole.per_byte_at[0] = 1e-9;
+  whole.per_byte_at[1] = 2e-9;
+  whole.per_byte_at[2] = 4e-9;
+  const auto at = [&](const std::vector<int>& hosts, int round) { return whole.of_part(hosts).per_byte_of_round(round); };
+  EXPECT_EQ(at({2, 3}, 0), 1e-9);
+  EXPECT_EQ(whole.of_part(std::vector{2, 3}).per_byte, 1e-9);
+  EXPECT_EQ(whole.of_part(std::vector{2, 3}).per_byte_many, 1e-9);
+  EXPECT_EQ(at({1, 2}, 0), 2e-9);       // not of one pair, but of one rack
+  EXPECT_EQ(at({3, 4}, 0), 4e-9);
+  EXPECT_EQ(at({0, 4, 1, 5}, 0), 4e-9);  // ranks dealt out the other way round
+  EXPECT_EQ(at({0, 4, 1, 5}, 1), 1e-9);
+  EXPECT_EQ(whole.of_part(std::vector{0, 4, 1, 5}).per_byte, 4e-9);
+  EXPECT_EQ(whole.of_part(std::vector{0, 1, 2}).per_byte, 2e-9);
+  EXPECT_EQ(at({0, 1, 2, 3, 4, 5, 6, 7}, 2), 4e-9);
+  // Where distances weren't measured a part goes by the whole's figures.
+  EXPECT_EQ(slow_network().of_part(std::vector{0, 5}).per_byte, slow_network().per_byte);
+  EXPECT_EQ(slow_network().of_part(std::vector{0, 5}).per_byte_of_round(0), slow_network().per_byte);
 }
 
 TEST(Choice, RingAndChainWinWhereSendingToAllAtOnceIsSlower) {

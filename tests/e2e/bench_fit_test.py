@@ -1,14 +1,13 @@
 """`wirewise bench --fit` on two hosts: network namespaces joined by a veth pair that is shaped, two ranks each. Needs root."""
 import json
-import os
 import pathlib
-import shutil
 import subprocess
 import tempfile
 import tomllib
 import unittest
 
-from support import PROGRAM, EndToEnd, need_root, wait_until_up
+from namespaces import join, make_space, need_namespaces, shape, switch_on, wait_until_all_up
+from support import PROGRAM, EndToEnd
 
 PORT = 29541
 RATE = 100  # Mbit/s, of frames on the wire
@@ -22,35 +21,16 @@ class BenchFit(EndToEnd):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        need_root()
-        for tool in ("ip", "tc"):
-            if not shutil.which(tool):
-                raise unittest.SkipTest(f"no {tool} command (Debian: iproute2)")
-        tag = os.getpid() % 100000
-        cls.hosts = [f"ww-{tag}-f{host}" for host in range(2)]
-        for space in cls.hosts:
-            cls.ip("netns", "add", space)
-            cls.addClassCleanup(subprocess.run, ["ip", "netns", "del", space], check=False)
-        cls.ip("link", "add", "wire0", "netns", cls.hosts[0], "type", "veth", "peer", "name", "wire0", "netns", cls.hosts[1])
+        need_namespaces()
+        cls.hosts = [make_space(cls, f"f{host}") for host in range(2)]
+        join(cls.hosts, "wire0")
         for number, space in enumerate(cls.hosts):
-            cls.ip("-n", space, "addr", "add", f"10.213.10.{number + 1}/24", "dev", "wire0")
-            cls.ip("-n", space, "link", "set", "wire0", "up")
-            cls.ip("-n", space, "link", "set", "lo", "up")
-            done = subprocess.run(["ip", "netns", "exec", space, "tc", "qdisc", "add", "dev", "wire0", "root", "tbf", "rate", f"{RATE}mbit", "burst", "64kb", "latency", "50ms"],
-                                  capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise unittest.SkipTest(f"no tbf here: {done.stderr.strip()}")
-        for space in cls.hosts:
-            wait_until_up(space, "wire0")
+            switch_on(space, "wire0", f"10.213.10.{number + 1}")
+            shape(space, "wire0", RATE)
+        wait_until_all_up(cls.hosts, "wire0")
         folder = tempfile.TemporaryDirectory(prefix="wirewise-fit-")
         cls.addClassCleanup(folder.cleanup)
         cls.folder_of_files = pathlib.Path(folder.name)
-
-    @staticmethod
-    def ip(*words):
-        done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise unittest.SkipTest(f"no network namespaces here: ip {' '.join(words)}: {done.stderr.strip()}")
 
     def fit(self, file, ranks=2):
         started = [self.start(["ip", "netns", "exec", space, PROGRAM, "launch", "--nnodes", "2", "--node-rank", str(number), "--nproc-per-node", str(ranks),

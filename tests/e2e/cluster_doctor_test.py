@@ -2,11 +2,10 @@
 import contextlib
 import os
 import pathlib
-import shutil
-import subprocess
 import unittest
 
-from support import PROGRAM, EndToEnd, need_root, wait_until_up
+from namespaces import make_bridge, make_space, need_namespaces, plug, shape, switch_on, wait_until_all_up
+from support import PROGRAM, EndToEnd
 
 PORT = 29531
 HOSTS = 4
@@ -14,45 +13,18 @@ RATE, SLOW = 400, 120  # Mbit/s: a slow link has 30 %
 CLEAN_RUNS = 20 if os.environ.get("WIREWISE_FULL") else 2
 
 
-def ip(*words):
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise unittest.SkipTest(f"no network namespaces here: ip {' '.join(words)}: {done.stderr.strip()}")
-
-
 class ClusterDoctor(EndToEnd):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        need_root()
-        for tool in ("ip", "tc"):
-            if not shutil.which(tool):
-                raise unittest.SkipTest(f"no {tool} command (Debian: iproute2)")
-        tag = os.getpid() % 100000
-        middle = f"ww-{tag}-dm"
-        cls.hosts = [f"ww-{tag}-d{host}" for host in range(HOSTS)]
-        for space in [middle, *cls.hosts]:
-            ip("netns", "add", space)
-            cls.addClassCleanup(subprocess.run, ["ip", "netns", "del", space], check=False)
-        ip("-n", middle, "link", "add", "bridge0", "type", "bridge")
-        ip("-n", middle, "link", "set", "bridge0", "up")
+        need_namespaces()
+        middle = make_bridge(cls, "dm")
+        cls.hosts = [make_space(cls, f"d{host}") for host in range(HOSTS)]
         for host, space in enumerate(cls.hosts):
-            ip("link", "add", "wire0", "netns", space, "type", "veth", "peer", "name", f"port{host}", "netns", middle)
-            ip("-n", middle, "link", "set", f"port{host}", "master", "bridge0")
-            ip("-n", middle, "link", "set", f"port{host}", "up")
-            ip("-n", space, "addr", "add", f"10.213.9.{host + 1}/24", "dev", "wire0")
-            ip("-n", space, "link", "set", "wire0", "up")
-            ip("-n", space, "link", "set", "lo", "up")
-            cls.shape("add", space, RATE)
-        for space in cls.hosts:
-            wait_until_up(space, "wire0")
-
-    @staticmethod
-    def shape(verb, space, megabits):
-        done = subprocess.run(["ip", "netns", "exec", space, "tc", "qdisc", verb, "dev", "wire0", "root", "tbf", "rate", f"{megabits}mbit",
-                               "burst", "128kb", "latency", "50ms"], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise unittest.SkipTest(f"no tbf here: {done.stderr.strip()}")
+            plug(space, "wire0", middle, f"port{host}")
+            switch_on(space, "wire0", f"10.213.9.{host + 1}")
+            shape(space, "wire0", RATE)
+        wait_until_all_up(cls.hosts, "wire0")
 
     def examine(self, outside=lambda host: [], inside=lambda host: [], ranks=1):
         """The exit codes by host, and what rank 0 said: measurements, then findings."""
@@ -91,8 +63,8 @@ class ClusterDoctor(EndToEnd):
         raise unittest.SkipTest("no control group for CPU time can be made here")
 
     def test_a_slow_link_and_a_slow_core_are_named_together(self):
-        self.shape("change", self.hosts[1], SLOW)
-        self.addCleanup(self.shape, "change", self.hosts[1], RATE)
+        shape(self.hosts[1], "wire0", SLOW, "change")
+        self.addCleanup(shape, self.hosts[1], "wire0", RATE, "change")
         with self.half_a_core() as (enter, show):
             codes, measured, found = self.examine(lambda host: enter if host == 2 else [], lambda host: show if host == 2 else [])
         titles = [finding["title"] for finding in found["findings"] if finding["severity"] == "error"]

@@ -4,10 +4,10 @@ import pathlib
 import shutil
 import signal
 import stat
-import subprocess
 import unittest
 
-from support import EndToEnd, PROGRAM, children, need_root, variables_of, wait_gone, wait_until_up
+from namespaces import join, make_space, need_namespaces, switch_on, wait_until_all_up
+from support import EndToEnd, PROGRAM, children, variables_of, wait_gone
 
 PORT = 29517  # of namespaces that the test made: nobody else listens there
 
@@ -22,29 +22,13 @@ class TwoHosts:
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        need_root()
-        if not shutil.which("ip"):
-            raise unittest.SkipTest("no ip command (Debian: iproute2)")
-        tag = os.getpid() % 100000
-        cls.hosts = [f"ww-{tag}-t{letter}" for letter in "ab"]
+        need_namespaces()
+        cls.hosts = [make_space(cls, f"t{letter}") for letter in "ab"]
         cls.addresses = ["10.213.8.1", "10.213.8.2"]
-        cards = [f"vt{tag}{letter}" for letter in "ab"]
-        for host in cls.hosts:
-            cls.ip("netns", "add", host)
-            cls.addClassCleanup(subprocess.run, ["ip", "netns", "del", host], check=False)
-        cls.ip("link", "add", cards[0], "netns", cls.hosts[0], "type", "veth", "peer", "name", cards[1], "netns", cls.hosts[1])
-        for host, card, address in zip(cls.hosts, cards, cls.addresses):
-            cls.ip("-n", host, "addr", "add", f"{address}/24", "dev", card)
-            cls.ip("-n", host, "link", "set", card, "up")
-            cls.ip("-n", host, "link", "set", "lo", "up")
-        for host, card in zip(cls.hosts, cards):
-            wait_until_up(host, card)
-
-    @staticmethod
-    def ip(*words):
-        done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise unittest.SkipTest(f"no network namespaces here: ip {' '.join(words)}: {done.stderr.strip()}")
+        join(cls.hosts, "wire0")
+        for host, address in zip(cls.hosts, cls.addresses):
+            switch_on(host, "wire0", address)
+        wait_until_all_up(cls.hosts, "wire0")
 
     def on_host(self, number, command):
         """Of `ip netns exec` the process becomes the command itself: its children are the ranks."""

@@ -17,9 +17,10 @@ namespace {
 
 constexpr std::array kOperations = {Operation::kAllReduce, Operation::kReduceScatter, Operation::kAllGather, Operation::kBroadcast};
 constexpr Bytes kMostWhole = Bytes{1} << 18;
-// How much longer doubling's bytes take than one exchange's, since each round waits for the one before it and the link with it: 1.3 s against
-// 0.92 s for 64 MiB between 4 hosts at 1 Gbit/s (docs/network.md).
-constexpr double kRoundsWait = 1.4;
+// Rounds of an all_reduce by doubling wait for each other, and their links with them: all rounds but the longest count so much more. Between 4
+// hosts 64 MiB take 1.3 s where one exchange of as many bytes takes 0.92 s (docs/network.md), and in two racks 1.12 to 1.33 times the bare sum
+// of the rounds, less where one outweighs the other (docs/placement.md).
+constexpr double kRoundsWait = 1.2;
 constexpr std::array kReductions = {Algorithm::kWhole, Algorithm::kDirect, Algorithm::kWholeDoubling, Algorithm::kDoubling};
 constexpr std::array kScatters = {Algorithm::kDirect, Algorithm::kDoubling};
 constexpr std::array kGathers = {Algorithm::kDirect, Algorithm::kRing};
@@ -78,9 +79,41 @@ void CostModel::take_worse(const CostModel& other) noexcept {
   per_message = std::max(per_message, other.per_message);
   per_byte = std::max(per_byte, other.per_byte);
   per_byte_many = std::max(per_byte_many, other.per_byte_many);
+  for (std::size_t k = 0; k < per_byte_at.size(); ++k) per_byte_at[k] = std::max(per_byte_at[k], other.per_byte_at[k]);
   local = std::max(local, other.local);
   local_per_byte = std::max(local_per_byte, other.local_per_byte);
   combine_per_byte = std::max(combine_per_byte, other.combine_per_byte);
+}
+
+Seconds CostModel::per_byte_of_round(int k) const noexcept {
+  const Seconds there = per_byte_at[static_cast<std::size_t>(std::min(k, kMostRounds - 1))];
+  return there > 0 ? there : per_byte;
+}
+
+CostModel CostModel::of_part(std::span<const int> hosts) const {
+  CostModel part = *this;
+  const int count = static_cast<int>(hosts.size());
+  if (count < 2 || std::all_of(per_byte_at.begin(), per_byte_at.end(), [](Seconds figure) { return figure == 0; })) return part;
+  const auto pair = [&](int one, int other) {
+    const auto apart = static_cast<unsigned>(hosts[static_cast<std::size_t>(one)] ^ hosts[static_cast<std::size_t>(other)]);
+    Seconds worst = 0;
+    for (int k = 0; k < kMostRounds; ++k) {
+      if ((apart >> k & 1U) != 0) worst = std::max(worst, per_byte_of_round(k));
+    }
+    return worst;
+  };
+  part.per_byte = 0;
+  part.per_byte_at.fill(0);
+  for (int host = 0; host < count; ++host) {
+    part.per_byte = std::max(part.per_byte, pair(host, (host + 1) % count));
+    for (int k = 0; k < kMostRounds && (1 << k) < count; ++k) {
+      if ((host ^ (1 << k)) >= count) continue;
+      Seconds& figure = part.per_byte_at[static_cast<std::size_t>(k)];
+      figure = std::max(figure, pair(host, host ^ (1 << k)));
+    }
+  }
+  if (count == 2) part.per_byte_many = part.per_byte;
+  return part;
 }
 
 std::string CostModel::describe() const {
@@ -89,8 +122,11 @@ std::string CostModel::describe() const {
     std::snprintf(text, sizeof text, "%.3g GB/s", 1e-9 / a_byte);
     return std::string(text);
   };
+  std::vector<std::string> distances;
+  for (int k = 0; k < kMostRounds && per_byte_at[static_cast<std::size_t>(k)] > 0; ++k) distances.push_back(gigabytes(per_byte_of_round(k)));
   return "latency " + format_seconds(latency) + ", " + format_seconds(per_message) + " a further message, " + gigabytes(per_byte) +
-         " from one host to another, " + gigabytes(per_byte_many) + " to all at once; on a host " + format_seconds(local) + " a call, " +
+         " from one host to another, " + gigabytes(per_byte_many) + " to all at once" +
+         (distances.empty() ? "" : ", at distances 1, 2, 4 … " + join(distances, ", ")) + "; on a host " + format_seconds(local) + " a call, " +
          gigabytes(local_per_byte) + ", and adding " + gigabytes(combine_per_byte);
 }
 
@@ -105,6 +141,15 @@ Seconds predicted_time(const CostModel& model, const HostLayout& layout, Algorit
   const double o = model.per_message;
   const double b = model.per_byte;
   const double c = model.per_byte_many;
+  Seconds halves = 0;   // a byte of a vector of which each round exchanges half as much as the one before
+  Seconds longest = 0;  // of these rounds
+  Seconds vectors = 0;  // a byte of a vector that each round exchanges whole
+  for (int k = 0; k < static_cast<int>(rounds); ++k) {
+    const Seconds half = model.per_byte_of_round(k) / static_cast<double>(std::uint64_t{2} << k);
+    halves += half;
+    longest = std::max(longest, half);
+    vectors += model.per_byte_of_round(k);
+  }
   const auto here = [&](double bytes) { return layout.ranks_per_host == 1 ? 0.0 : model.local + bytes * model.local_per_byte; };
   const double share = others / hosts;  // of a vector, that crosses
   const double combined = wide * model.combine_per_byte;
@@ -113,13 +158,14 @@ Seconds predicted_time(const CostModel& model, const HostLayout& layout, Algorit
       if (algorithm == Algorithm::kWhole) {
         return a + 2 * others * o + others * (ranks * wide * c + combined) + here(layout.regular ? wide : ranks * size);
       }
-      if (algorithm == Algorithm::kWholeDoubling) return rounds * (a + 2 * o + ranks * wide * b + combined) + here(wide);
+      if (algorithm == Algorithm::kWholeDoubling) return rounds * (a + 2 * o + combined) + ranks * wide * vectors + here(wide);
       if (algorithm == Algorithm::kDoubling) {
-        return rounds * (2 * a + 3 * o) + share * ((wide + size) * b * (rounds > 1 ? kRoundsWait : 1) + combined / ranks) + here(wide) + here(size);
+        return rounds * (2 * a + 3 * o) + (wide + size) * (halves + kRoundsWait * (halves - longest)) + share * combined / ranks +
+               here(wide) + here(size);
       }
       return 2 * a + 3 * others * o + share * ((wide + size) * c + combined / ranks) + here(wide) + here(size);
     case Operation::kReduceScatter:
-      if (algorithm == Algorithm::kDoubling) return rounds * (a + 2 * o) + share * (wide * b + combined / ranks) + here(wide);
+      if (algorithm == Algorithm::kDoubling) return rounds * (a + 2 * o) + wide * halves + share * combined / ranks + here(wide);
       return a + 2 * others * o + share * (wide * c + combined / ranks) + here(wide);
     case Operation::kAllGather:
       if (algorithm == Algorithm::kRing) return others * (a + o) + o + share * size * b + here(size);

@@ -3,6 +3,7 @@
 // chosen, sums follow the canonical tree: the bits don't depend on it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -44,14 +45,21 @@ struct HostLayout {
 
 /// The figures of the model. Bytes are those that leave a host, by all its ranks together.
 struct CostModel {
+  static constexpr int kMostRounds = 24;
   Seconds latency = 30e-6;       // of a message between hosts, from the sender's call to the receiver's next step
   Seconds per_message = 2e-6;    // of each further message that a rank sends at once
   Seconds per_byte = 1e-9;       // when each host sends to one other
   Seconds per_byte_many = 1e-9;  // when each host sends to all others at once
+  /// When all exchange with the host at distance 2^k: between racks behind a thin uplink some distances cost more than others. 0: as per_byte.
+  std::array<Seconds, kMostRounds> per_byte_at{};
   Seconds local = 5e-6;          // a call on the host's own ranks
   Seconds local_per_byte = 0.2e-9;  // a byte of a vector that they reduce or gather
   Seconds combine_per_byte = 0.2e-9;  // of adding what another host sent, on one rank
 
+  [[nodiscard]] Seconds per_byte_of_round(int k) const noexcept;
+  /// The model of a communicator of some of the hosts, by their numbers in this one's. Two hosts whose numbers differ in several bits are taken
+  /// to be as far apart as the farthest of those distances.
+  [[nodiscard]] CostModel of_part(std::span<const int> hosts) const;
   /// The worse of each figure.
   void take_worse(const CostModel& other) noexcept;
   /// For people.
@@ -65,15 +73,16 @@ struct CollectiveShape {
 };
 
 /// How long the collective takes. With H hosts of p ranks, S the bytes, W = S · widened, and the model's figures written a (latency), o
-/// (per_message), b (per_byte), c (per_byte_many), k (combine_per_byte), L(x) = local + x · local_per_byte (0 where p = 1); each message of
-/// data has another before it by which ranks compare their calls:
+/// (per_message), b (per_byte), c (per_byte_many), d(i) (per_byte_of_round), k (combine_per_byte), L(x) = local + x · local_per_byte (0 where
+/// p = 1), and over the log2 H rounds D = Σ d(i) / 2^(i+1), what halves cost, of which M is the largest; each message of data has another before it
+/// by which ranks compare their calls:
 ///
 ///   all_reduce      whole            a + 2(H-1)o + (H-1)W(p·c + k) + L(W)            (irregular layouts: L(p·S))
-///                   whole_doubling   log2 H · (a + 2o + W(p·b + k)) + L(W)
+///                   whole_doubling   log2 H · (a + 2o + W·k) + Σ W·p·d(i) + L(W)
 ///                   direct           2a + 3(H-1)o + (H-1)/H·((W + S)c + W·k/p) + L(W) + L(S)
-///                   doubling         log2 H · (2a + 3o) + (H-1)/H·((W + S)b + W·k/p) + L(W) + L(S)
+///                   doubling         log2 H · (2a + 3o) + (W + S)(D + 1.2(D - M)) + (H-1)/H·W·k/p + L(W) + L(S)
 ///   reduce_scatter  direct           a + 2(H-1)o + (H-1)/H·W(c + k/p) + L(W)
-///                   doubling         log2 H · (a + 2o) + (H-1)/H·W(b + k/p) + L(W)
+///                   doubling         log2 H · (a + 2o) + W·D + (H-1)/H·W·k/p + L(W)
 ///   all_gather      direct           a + 2(H-1)o + (H-1)/H·S·c + L(S)
 ///                   ring             (H-1)(a + o) + o + (H-1)/H·S·b + L(S)
 ///   broadcast       direct           a + 2(H-1)o + (H-1)S·c + 2L(S)
@@ -91,6 +100,12 @@ struct AlgorithmWish {
 /// Reads "all_reduce=doubling,all_gather=ring@1M-": operation=algorithm[@from-to], separated by commas; either end of a range may be left
 /// out, and the first wish that fits a call counts. Throws bad input naming the choices.
 [[nodiscard]] std::vector<AlgorithmWish> parse_algorithms(std::string_view text);
+
+/// What a table follows from, besides the layout: that of the communicator that another one is split from.
+struct ChoiceBasis {
+  CostModel model;
+  std::vector<AlgorithmWish> wishes;
+};
 
 class AlgorithmTable {
  public:

@@ -96,7 +96,7 @@ std::unique_ptr<Communicator> over_hosts(Introduced met, comm::Link link) {
   // Others may still be connecting: they look into the store for why that fails.
   return met.tell([&] {
     return std::make_unique<comm::SpanningCommunicator>(met.hosts, met.rank, std::move(identities), std::move(local), std::move(wires), make_end,
-                                                        std::move(met.flight), met.options, met.options.timeout, nullptr, met.watch);
+                                                        std::move(met.flight), met.options, met.options.timeout, std::nullopt, met.watch);
   });
 }
 

@@ -18,7 +18,7 @@
 namespace wirewise::comm {
 namespace {
 
-static_assert(std::is_trivially_copyable_v<CostModel>);
+static_assert(std::is_trivially_copyable_v<NetworkTimes>);
 
 std::string quoted(const std::string& wishes) { return wishes.empty() ? "no WIREWISE_ALGO" : "WIREWISE_ALGO=" + printable(wishes); }
 
@@ -41,7 +41,7 @@ std::string ranges(const std::vector<int>& ranks) {
 
 }  // namespace
 
-void SpanningCommunicator::agree(const AlgorithmTable* parent) {
+void SpanningCommunicator::agree(std::optional<ChoiceBasis> parent) {
   const auto identity = [this](std::size_t r) { return group_->name_of_rank(static_cast<int>(r)); };
   const HostLayout layout = HostLayout::of(group_->hosts());
   CallOptions call;
@@ -49,27 +49,29 @@ void SpanningCommunicator::agree(const AlgorithmTable* parent) {
   call.progress = CallOptions::Progress::kOnWait;
   CostModel model;
   std::vector<AlgorithmWish> wishes;
-  if (parent == nullptr) {
-    const auto measured = std::make_shared<CostModel>();
+  if (!parent) {
+    const auto measured = std::make_shared<NetworkTimes>();
     group_->issue(std::make_shared<SpanningProbe>(group_, check_barrier(call), call, measured)).wait();
-    std::string own(reinterpret_cast<const char*>(measured.get()), sizeof(CostModel));
+    std::string own(reinterpret_cast<const char*>(measured.get()), sizeof(NetworkTimes));
     if (const char* const wanted = std::getenv("WIREWISE_ALGO")) own += wanted;
     const std::vector<std::string> all = gather_texts(own);
-    const std::string wanted = all[0].substr(sizeof(CostModel));
+    const std::string wanted = all[0].substr(sizeof(NetworkTimes));
+    NetworkTimes slowest;
     for (std::size_t r = 0; r < all.size(); ++r) {
-      if (const std::string theirs = all[r].substr(sizeof(CostModel)); theirs != wanted) {
+      if (const std::string theirs = all[r].substr(sizeof(NetworkTimes)); theirs != wanted) {
         throw disagreement(identity(0), quoted(wanted), identity(r), quoted(theirs), "Set WIREWISE_ALGO alike for all ranks, or for none.");
       }
-      CostModel theirs;
+      NetworkTimes theirs;
       std::memcpy(&theirs, all[r].data(), sizeof theirs);
-      if (r == 0) model = theirs;
-      model.take_worse(theirs);
+      if (r == 0) slowest = theirs;
+      slowest.take_worse(theirs);
     }
+    model = slowest.model();
     wishes = parse_algorithms(wanted);
   } else {
     // A part of the ranks may be laid out otherwise: wishes that can't be there are left to the table.
-    model = parent->model();
-    for (const AlgorithmWish& wish : parent->wishes()) {
+    model = parent->model;
+    for (const AlgorithmWish& wish : parent->wishes) {
       const std::string why = why_unfit(wish.algorithm, layout);
       if (why.empty()) {
         wishes.push_back(wish);
@@ -92,7 +94,7 @@ void SpanningCommunicator::agree(const AlgorithmTable* parent) {
     }
   }
   table_ = std::move(table);
-  if (log_enabled(LogLevel::kInfo)) report(parent != nullptr);
+  if (log_enabled(LogLevel::kInfo)) report(parent.has_value());
 }
 
 void SpanningCommunicator::report(bool inherited) const {

@@ -23,7 +23,7 @@ Caller caller_of(const SpanningGroup& group) { return {group.rank(), group.size(
 SpanningCommunicator::SpanningCommunicator(HostMap hosts, int rank, std::vector<RankIdentity> identities,
                                            std::unique_ptr<LocalCommunicator> local, Wires wires, MakeWireEnd make_end,
                                            FlightTicket flight, CommunicatorOptions options,
-                                           std::chrono::milliseconds start_timeout, const AlgorithmTable* parent,
+                                           std::chrono::milliseconds start_timeout, std::optional<ChoiceBasis> parent,
                                            const std::shared_ptr<Overseer>& overseer)
     : group_(std::make_shared<SpanningGroup>(std::move(hosts), rank, std::move(identities), std::move(local), std::move(wires),
                                              std::move(flight), std::move(options))),
@@ -36,7 +36,7 @@ SpanningCommunicator::SpanningCommunicator(HostMap hosts, int rank, std::vector<
   call.label = "start of " + group_->options().name;
   call.progress = CallOptions::Progress::kOnWait;
   for (int i = 0; i < 2; ++i) barrier(call).wait();
-  agree(parent);
+  agree(std::move(parent));
   group_->count_from_here();
 }
 

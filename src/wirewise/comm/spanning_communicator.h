@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,13 +18,13 @@ namespace wirewise::comm {
 
 class SpanningCommunicator final : public Communicator {
  public:
-  /// `local`: the communicator of this host's ranks, its link marked as inner. `make_end` makes the wires of splits. `parent`: the table of
-  /// the communicator that this one is split from; without it the network is measured. Collective: waits up to
+  /// `local`: the communicator of this host's ranks, its link marked as inner. `make_end` makes the wires of splits. `parent`: what the
+  /// communicator that this one is split from goes by, for these hosts; without it the network is measured. Collective: waits up to
   /// `start_timeout` until all ranks have heard from each other. Throws Mismatch where ranks would choose
   /// differently, BadInput where WIREWISE_ALGO can't be done. `overseer`: of a split, asked until then.
   SpanningCommunicator(HostMap hosts, int rank, std::vector<RankIdentity> identities, std::unique_ptr<LocalCommunicator> local, Wires wires,
                        MakeWireEnd make_end, FlightTicket flight, CommunicatorOptions options,
-                       std::chrono::milliseconds start_timeout, const AlgorithmTable* parent = nullptr,
+                       std::chrono::milliseconds start_timeout, std::optional<ChoiceBasis> parent = std::nullopt,
                        const std::shared_ptr<Overseer>& overseer = nullptr);
   ~SpanningCommunicator() override;
 
@@ -70,7 +71,7 @@ class SpanningCommunicator final : public Communicator {
                                                            const std::vector<std::string>& cards);
 
   // spanning_agreement.cpp
-  void agree(const AlgorithmTable* parent);
+  void agree(std::optional<ChoiceBasis> parent);
   void report(bool inherited) const;
   /// The algorithm of a call; logged once for each operation and size class.
   [[nodiscard]] Algorithm choose(const CollectiveShape& shape);

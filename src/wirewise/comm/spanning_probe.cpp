@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "wirewise/comm/reduce.h"
 
@@ -10,16 +11,37 @@ namespace {
 
 constexpr int kSmall = 8;
 constexpr int kBurst = 16;
-constexpr int kLarge = 3;
 constexpr std::size_t kSmallBytes = 8;
 constexpr std::size_t kLargeBytes = 384 * 1024;  // that leave a host
 constexpr std::size_t kLocalElements = 64 * 1024;  // of float32
+constexpr Seconds kLeastPerByte = 1e-12;
 
-/// Other work on the host can only make things look slower, and by far: what is least is what the wire does. (A rank that finds its message
-/// waiting measures less still, but of all ranks the slowest counts.)
-Seconds least_of(const std::vector<Seconds>& times) { return times.empty() ? 0 : *std::min_element(times.begin(), times.end()); }
+Seconds least_of(std::span<const Seconds> times) { return times.empty() ? 0 : *std::min_element(times.begin(), times.end()); }
+
+void take_slower(NetworkTimes::Exchanges& times, const NetworkTimes::Exchanges& others) {
+  for (std::size_t i = 0; i < times.size(); ++i) times[i] = std::max(times[i], others[i]);
+}
 
 }  // namespace
+
+void NetworkTimes::take_worse(const NetworkTimes& other) noexcept {
+  rest.take_worse(other.rest);
+  take_slower(next, other.next);
+  take_slower(all, other.all);
+  for (std::size_t k = 0; k < at.size(); ++k) take_slower(at[k], other.at[k]);
+}
+
+CostModel NetworkTimes::model() const noexcept {
+  CostModel model = rest;
+  // No wire is faster than memory.
+  const auto a_byte = [&](const Exchanges& times) { return std::max(rest.combine_per_byte, least_of(times)); };
+  model.per_byte = a_byte(next);
+  model.per_byte_many = all == Exchanges{} ? model.per_byte : a_byte(all);
+  for (std::size_t k = 0; k < at.size() && at[k] != Exchanges{}; ++k) model.per_byte_at[k] = a_byte(at[k]);
+  return model;
+}
+
+std::size_t SpanningProbe::large_bytes() const { return kLargeBytes / static_cast<std::size_t>(hosts().fewest()); }
 
 void SpanningProbe::timed(std::vector<Seconds>& times, std::function<void()> start) {
   stage([this, start = std::move(start)] {
@@ -27,6 +49,23 @@ void SpanningProbe::timed(std::vector<Seconds>& times, std::function<void()> sta
     start();
   });
   stage([this, &times] { times.push_back(std::chrono::duration<Seconds>(Clock::now() - started_).count()); });
+}
+
+void SpanningProbe::time_exchange(NetworkTimes::Exchanges& times, const std::vector<int>& others, const std::vector<int>& to,
+                                  const std::vector<int>& from, std::size_t bytes) {
+  for (Seconds& time : times) {
+    stage([this, others] { exchange(others, others, kSmallBytes, 1); });
+    stage([this, to, from, bytes] {
+      started_ = Clock::now();
+      exchange(to, from, bytes, 1);
+    });
+    stage([this, &time, messages = static_cast<double>(to.size())] {
+      if (!speaks_) return;
+      const Seconds overhead = least_of(small_) + (messages - 1) * std::max(0.0, (least_of(burst_) - least_of(small_)) / (kBurst - 1));
+      const double sent = static_cast<double>(large_bytes()) * hosts().fewest();
+      time = std::max(kLeastPerByte, (std::chrono::duration<Seconds>(Clock::now() - started_).count() - overhead) / sent);
+    });
+  }
 }
 
 void SpanningProbe::exchange(const std::vector<int>& to, const std::vector<int>& from, std::size_t bytes, int messages) {
@@ -50,7 +89,7 @@ void SpanningProbe::begin() {
 
 void SpanningProbe::time_messages() {
   const int count = hosts().count();
-  const std::size_t bytes = kLargeBytes / static_cast<std::size_t>(hosts().fewest());
+  const std::size_t bytes = large_bytes();
   const auto at = [&](int host) { return hosts().members(host)[static_cast<std::size_t>(place())]; };
   std::vector<int> next;
   std::vector<int> before;
@@ -70,9 +109,13 @@ void SpanningProbe::time_messages() {
   });
   for (int i = 0; i < kSmall; ++i) timed(small_, [this, next, before] { exchange(next, before, kSmallBytes, 1); });
   for (int i = 0; i < 3; ++i) timed(burst_, [this, next, before] { exchange(next, before, kSmallBytes, kBurst); });
-  for (int i = 0; i < kLarge; ++i) timed(large_, [this, next, before, bytes] { exchange(next, before, bytes, 1); });
-  for (int i = 0; count > 2 && i < kLarge; ++i) {
-    timed(many_, [this, others, bytes] { exchange(others, others, bytes / static_cast<std::size_t>(hosts().count() - 1), 1); });
+  time_exchange(times_->next, others, next, before, bytes);
+  if (count == 2) return;
+  time_exchange(times_->all, others, others, others, bytes / static_cast<std::size_t>(count - 1));
+  if (!why_unfit(Algorithm::kDoubling, HostLayout::of(hosts())).empty()) return;
+  for (int k = 0; (1 << k) < count; ++k) {
+    const std::vector<int> peer{at(host() ^ (1 << k))};
+    time_exchange(times_->at[static_cast<std::size_t>(k)], others, peer, peer, bytes);
   }
 }
 
@@ -110,24 +153,14 @@ void SpanningProbe::time_combining() {
 }
 
 void SpanningProbe::compute() {
-  CostModel& model = *model_;
+  CostModel& model = times_->rest;
   // Nothing is free: figures of a rank that took no part, or of one that found its messages waiting, stay above zero.
   constexpr Seconds kLeast = 1e-9;
-  constexpr Seconds kLeastPerByte = 1e-12;
-  const auto places = static_cast<double>(hosts().fewest());
-  model = {kLeast, kLeast, kLeastPerByte, kLeastPerByte, kLeast, kLeastPerByte, kLeastPerByte};
+  model = {kLeast, kLeast, kLeastPerByte, kLeastPerByte, {}, kLeast, kLeastPerByte, kLeastPerByte};
   model.combine_per_byte = std::max(kLeastPerByte, least_of(combine_) / (kLocalElements * 4));
   if (speaks_) {
-    const double sent = static_cast<double>(kLargeBytes / static_cast<std::size_t>(places)) * places;
     model.latency = std::max(kLeast, least_of(small_));
     model.per_message = std::max(kLeast, (least_of(burst_) - model.latency) / (kBurst - 1));
-    // No wire is faster than memory.
-    model.per_byte = std::max(model.combine_per_byte, (least_of(large_) - model.latency) / sent);
-    model.per_byte_many = model.per_byte;
-    if (!many_.empty()) {
-      const Seconds overhead = model.latency + (hosts().count() - 2) * model.per_message;
-      model.per_byte_many = std::max(model.combine_per_byte, (least_of(many_) - overhead) / sent);
-    }
   }
   if (!vector_.empty()) {
     model.local = std::max(kLeast, least_of(call_));

@@ -77,6 +77,11 @@ std::unique_ptr<Communicator> SpanningCommunicator::connect_part(Part part, std:
     flight.job_ranks.push_back(group_->flight().job_rank(member));
     known.names.push_back(group_->name_of_rank(member));
   }
+  std::vector<int> hosts;  // their numbers here
+  for (int host = 0; host < part.hosts.count(); ++host) {
+    hosts.push_back(group_->hosts().host_of(part.members[static_cast<std::size_t>(part.hosts.members(host).front())]));
+  }
+  ChoiceBasis basis{table_->model().of_part(hosts), table_->wishes()};
   const std::shared_ptr<Group> here = local->group();  // which outlives a part that can't be made
   here->serve(identities, part.hosts.members(part.hosts.host_of(part.place)));
   const WhileOverseen overseen(here->overseen(), part.overseer);
@@ -85,7 +90,7 @@ std::unique_ptr<Communicator> SpanningCommunicator::connect_part(Part part, std:
     const auto timeout = group_->options().timeout;
     Wires wires = end.connect(part.place, part.hosts, members_cards, std::chrono::steady_clock::now() + timeout, known);
     return std::make_unique<SpanningCommunicator>(std::move(part.hosts), part.place, std::move(identities), std::move(local), std::move(wires),
-                                                  make_end_, std::move(flight), part.options, timeout, table_.get(), part.overseer);
+                                                  make_end_, std::move(flight), part.options, timeout, std::move(basis), part.overseer);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kMismatch || error.kind() == ErrorKind::kBadInput) throw;  // of the part itself, and known to its ranks
     const bool says = error.sentence().find(part.doing) != std::string::npos;
