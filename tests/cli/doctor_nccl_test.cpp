@@ -318,5 +318,17 @@ TEST(DoctorNccl, WorstFirst) {
   EXPECT_NE(std::find(order.begin(), order.end(), Severity::kWarning), order.end());
 }
 
+TEST(DoctorNccl, TheNetworkThatIsUsedIsNamed) {
+  const std::string efa = said_of(Job{.hosts = 2, .between = "NET/AWS Libfabric/0", .network = "AWS Libfabric"});
+  SAYS(efa, "No connection over NET/AWS Libfabric is marked GDRDMA.");
+  SAYS(efa, "EFA reads GPUs' memory on p4d");
+  EXPECT_EQ(efa.find("nvidia_peermem"), std::string::npos);
+  SAYS(said_of(Job{.hosts = 2, .between = "NET/IB/0"}), "No connection over NET/IB is marked GDRDMA.");
+}
+
+TEST(DoctorNccl, TheVersionIsSaid) {
+  SAYS(said_of(Job{.said = {"NCCL version 2.21.5+cuda12.4"}}), "NCCL 2.21.5+cuda12.4; peer-to-peer");
+}
+
 }  // namespace
 }  // namespace wirewise

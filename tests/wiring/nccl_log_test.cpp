@@ -194,6 +194,52 @@ TEST(NcclLog, IdsTellCommunicatorsApartAndMixedLinesAreCut) {
   EXPECT_EQ(log.notes.back().line, 9);
 }
 
+TEST(NcclLog, ATimeGluedToAHostIsNoPartOfItsName) {
+  const NcclLog log = read_nccl_log(
+      "  | 2026-01-31T12:00:00.123-07:00 | node4:79:79 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.4<0>\n"
+      "  | 2026-01-31T12:00:00.456-07:00node4:79:79 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.4<0>\n"
+      "2026-01-31T12:00:00Znode4:79:79 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.4<0>\n",
+      "t");
+  ASSERT_EQ(log.interfaces.size(), 1u);
+  EXPECT_EQ(log.interfaces.front().host, "node4");
+}
+
+TEST(NcclLog, ACommunicatorsNameThatIsCutOffMakesNoOther) {
+  const auto begun = [](int rank, const std::string& id) {
+    return "n" + std::to_string(rank) + ":7:9 [0] NCCL INFO ncclCommInitRank comm 0xa" + std::to_string(rank) + " rank " + std::to_string(rank) + " nranks 4 cudaDev 0 busId 1b000 commId " + id;
+  };
+  const std::string end = " - Init START\n";
+  const NcclLog log = read_nccl_log(begun(0, "0x9f1234") + end + begun(1, "0x9f1234") + end + "n2:7:9 [0] NCCL INFO 8 coll channels, 0 collnet channels, 0 nvls channels, 8 p2p channels, 8 p2p channels per peer\n" + begun(3, "0x9f12"), "t");
+  ASSERT_EQ(log.communicators.size(), 1u);
+  EXPECT_EQ(log.communicators.front().id, "0x9f1234");
+  EXPECT_EQ(log.communicators.front().ranks.size(), 3u);
+  EXPECT_EQ(log.communicators.front().channels, 8);
+  // Two names are two communicators, however much is missing of a third line.
+  EXPECT_GE(read_nccl_log(begun(0, "0x9f1234") + end + begun(1, "0x77") + end + begun(3, "0x9f12"), "t").communicators.size(), 2u);
+}
+
+TEST(NcclLog, WhatIsLeftOfPyTorchsReport) {
+  const NcclLog log = read_nccl_log("[rank0]: ncclInternalError: Internal check failed.\n[rank0]: Last error:\n[rank0]: Bootstrap : no socket interface found\n", "t");
+  ASSERT_EQ(log.errors.size(), 1u);
+  EXPECT_EQ(log.errors.front().what, "internal error");
+  EXPECT_EQ(log.errors.front().last, "Bootstrap : no socket interface found");
+  // The whole report is one error.
+  EXPECT_EQ(read_nccl_log("[rank0]: torch.distributed.DistBackendError: NCCL error in: x.hpp:317, internal error, NCCL version 2.27.3\n[rank0]: ncclInternalError: Internal check failed.\n", "t").errors.size(), 1u);
+}
+
+TEST(NcclLog, RcclIsToldByWhatOnlyItWrites) {
+  const NcclLog tree = read_nccl_log("n1:26:76 [0] NCCL INFO CPU/0 (1/2/4)\nn1:26:76 [0] NCCL INFO     + XGMI[24.0] - GPU/4C000\n", "t");
+  EXPECT_TRUE(tree.rccl);
+  ASSERT_EQ(tree.communicators.size(), 1u);
+  EXPECT_TRUE(tree.communicators.front().nvlink);
+  EXPECT_TRUE(read_nccl_log("n1:1:2 [0] NCCL INFO Channel 00/0 : 1[c6000] -> 0[c1000] via P2P/IPC comm 0x95cd nRanks 08\n", "t").rccl);
+  const NcclLog named = read_nccl_log("RCCL version : 2.22.3-develop:83d38d9\nn1:1:2 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] via P2P/IPC\n", "t");
+  EXPECT_TRUE(named.rccl);
+  ASSERT_EQ(named.versions.size(), 1u);
+  EXPECT_EQ(named.versions.front().substr(0, 6), "2.22.3");
+  EXPECT_FALSE(read_nccl_log("NCCL version 2.21.5+cuda12.4\nn1:1:2 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] via P2P/IPC\n", "t").rccl);
+}
+
 TEST(NcclLog, RefusesWhatIsNoLog) {
   EXPECT_THROW((void)read_nccl_log("", "log"), Error);
   EXPECT_THROW((void)read_nccl_log("GPU0 GPU1\nhello\n", "log"), Error);

@@ -197,6 +197,7 @@ class Diagnosis {
         const NcclTransport kind = transport_of(transport);
         peers = peers || kind == NcclTransport::kPeer;
         rdma = rdma || kind == NcclTransport::kRdma;
+        if (kind == NcclTransport::kRdma) rdma_nets_.insert(transport.substr(0, transport.find('/', 4)));
         direct = direct || direct_rdma(transport);
         auto* const list = kind == NcclTransport::kShared ? &shared : kind == NcclTransport::kSocket ? &sockets : nullptr;
         if (list != nullptr && (list->empty() || list->back() != pair)) list->push_back(pair);
@@ -245,13 +246,18 @@ class Diagnosis {
       any = any || !one.links.empty();
     }
     if (rdma_ && !direct_) {
-      add(Severity::kWarning, "No GPUDirect RDMA: traffic between hosts stops in host memory.", !log_.gdr_far.empty() ? "NCCL says: " + log_.gdr_far + "." : log_.gdr_disabled ? "NCCL says that it is disabled." : log_.gdr_enabled ? "The adapters can (GPU Direct RDMA Enabled), but no connection over NET/IB is marked GDRDMA." : "No connection over NET/IB is marked GDRDMA.",
-          "Load nvidia_peermem, or use the driver's open kernel modules (dma-buf); keep each NIC behind its GPU's PCIe switch, or set NCCL_NET_GDR_LEVEL=PHB. Not every adapter can do it (Omni-Path needs its own driver).");
+      const std::string unmarked = "no connection over " + join(std::vector<std::string>(rdma_nets_.begin(), rdma_nets_.end()), ", ") + " is marked GDRDMA.";
+      const bool libfabric = std::any_of(rdma_nets_.begin(), rdma_nets_.end(), [](const std::string& net) { return net.find("ibfabric") != std::string::npos || net.find("OFI") != std::string::npos; });
+      add(Severity::kWarning, "No GPUDirect RDMA: traffic between hosts stops in host memory.", !log_.gdr_far.empty() ? "NCCL says: " + log_.gdr_far + "." : log_.gdr_disabled ? "NCCL says that it is disabled." : log_.gdr_enabled ? "The adapters can (GPU Direct RDMA Enabled), but " + unmarked : "N" + unmarked.substr(1),
+          libfabric ? "EFA reads GPUs' memory on p4d, p5 and newer instances only: FI_EFA_USE_DEVICE_RDMA=1 and a new EFA installer there, elsewhere nothing is wrong. Of other providers, fi_info -p NAME -v says whether it has FI_HMEM."
+                    : "Load nvidia_peermem, or use the driver's open kernel modules (dma-buf); keep each NIC behind its GPU's PCIe switch, or set NCCL_NET_GDR_LEVEL=PHB. Not every adapter can do it (Omni-Path needs its own driver).");
     }
-    if (!any && !nvls && !collnet && !log_.gdr_enabled && !log_.dmabuf) return;
+    if (!any && !nvls && !nvlink && !collnet && !log_.gdr_enabled && !log_.dmabuf && log_.versions.size() != 1) return;
     std::vector<std::string> parts;
+    if (log_.versions.size() == 1) parts.push_back((log_.rccl ? "RCCL " : "NCCL ") + log_.versions.front());
+    const std::string wires = log_.rccl ? "xGMI" : "NVLink";
     if (any) parts.push_back(peers_ ? "peer-to-peer between GPUs: yes" : shared_ || sockets_ ? "peer-to-peer between GPUs: no" : "peer-to-peer between GPUs: not to be seen");
-    parts.push_back(nvls ? "NVLink: yes, with reductions in the NVSwitch (NVLS)" : nvlink ? "NVLink: yes" : peers_ ? "NVLink: the log doesn't say (P2P goes over NVLink or PCIe)" : "NVLink: not to be seen");
+    parts.push_back(wires + (nvls ? ": yes, with reductions in the NVSwitch (NVLS)" : nvlink ? ": yes" : peers_ ? ": the log doesn't say (P2P goes over " + wires + " or PCIe)" : ": not to be seen"));
     parts.push_back(direct_ ? "GPUDirect RDMA: yes" : rdma_ ? "GPUDirect RDMA: no" : log_.gdr_enabled ? "GPUDirect RDMA: the adapters can" : log_.dmabuf ? "GPUDirect RDMA: dma-buf is available" : "GPUDirect RDMA: not to be seen");
     if (collnet) parts.emplace_back("sums in the network's switches (CollNet, SHARP): yes");
     add(Severity::kInfo, "What NCCL recognised.", join(parts, "; ") + ".", !nvlink && peers_ ? "NCCL_DEBUG_SUBSYS=INIT,GRAPH makes it print the links that it found." : "");
@@ -269,7 +275,7 @@ class Diagnosis {
   const NcclLog& log_;
   std::vector<Finding> findings_;
   std::vector<std::pair<Finding, int>> summaries_;
-  std::set<std::string> said_;
+  std::set<std::string> said_, rdma_nets_;  // "NET/IB"
   std::vector<std::string> missing_;
   bool peers_ = false, rdma_ = false, direct_ = false, shared_ = false, sockets_ = false;
 };

@@ -12,6 +12,7 @@
 #include "wirewise/wiring/embedded.h"
 #include "wirewise/wiring/link_classes.h"
 #include "wirewise/wiring/link_settings.h"
+#include "wirewise/wiring/path.h"
 
 namespace wirewise {
 namespace {
@@ -191,14 +192,20 @@ class TemplateReader {
     bridge.finish();
     // A root complex carries what its ports do, all at once.
     Link whole = pcie_link(0, 0, Provenance::kAssumed);
-    int lanes = 0;
+    int ports = 0;
     for (std::size_t i = first; i < host_.wiring.links.size(); ++i) {
       const Link& link = host_.wiring.links[i];
       if (link.from != added || link.kind != LinkKind::kPcie) continue;
-      whole = lanes == 0 ? link : whole;
-      lanes += link.lanes;
+      if (ports++ == 0) {
+        whole = link;
+        continue;
+      }
+      whole.beta += link.beta;
+      whole.spec += link.spec;
+      whole.provenance = less_certain(whole.provenance, link.provenance);
+      whole.lanes = whole.generation = 0;  // of no slot
+      whole.source = "as wide as its ports together";
     }
-    if (lanes > 0) whole = pcie_link(whole.generation, lanes, whole.provenance);
     add_link(host_.wiring, numas_[numa], added, whole);
   }
 

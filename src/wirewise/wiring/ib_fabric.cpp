@@ -15,6 +15,9 @@ namespace {
 constexpr std::size_t kMostNodes = 200000;
 constexpr std::size_t kMostCables = 1000000;
 
+/// The reduction node (SHARP) that sits in a switch and looks like an adapter of some host: "Mellanox Technologies Aggregation Node".
+bool sums(const IbNode& node) { return !node.is_switch && node.label.find("Aggregation Node") != std::string::npos; }
+
 class Builder {
  public:
   Builder(const IbFabric& fabric, Reading& reading) : fabric_(fabric), reading_(reading) {}
@@ -37,7 +40,7 @@ class Builder {
     std::map<std::string, int> host_index;
     std::set<std::pair<int, std::string>> names;  // taken in each host
     for (const std::string& name : fabric_.order) {
-      if (node(name).is_switch) continue;
+      if (node(name).is_switch || sums(node(name))) continue;
       const std::string host_name = host_of(name, node(name));
       const int index = static_cast<int>(host_index.size());
       if (!host_index.try_emplace(host_name, index).second) continue;
@@ -51,6 +54,7 @@ class Builder {
     std::size_t unnamed = 0;
     for (const std::string& name : fabric_.order) {
       const IbNode& one = node(name);
+      if (sums(one)) continue;
       Device device;
       device.model = one.label;
       if (one.is_switch) {
@@ -83,7 +87,7 @@ class Builder {
         const IbNode& other = node(b);
         if (!node(a).is_switch) continue;
         if (other.is_switch) near[a].insert(b);
-        else if (other.label.find("Aggregation Node") == std::string::npos && level.emplace(a, 0).second) reached.push_back(a);
+        else if (!sums(other) && level.emplace(a, 0).second) reached.push_back(a);
       }
     }
     for (std::size_t i = 0; i < reached.size(); ++i) {
@@ -105,6 +109,10 @@ class Builder {
     for (const IbCable& cable : fabric_.cables) {
       const std::pair a{cable.from, cable.port}, b{cable.to, cable.far_port};
       if (!seen.emplace(std::min(a, b), std::max(a, b)).second) continue;
+      if (sums(node(cable.from)) || sums(node(cable.to))) {  // inside the switch
+        reading_.facts.push_back({sums(node(cable.from)) ? cable.to : cable.from, "reductions in the switch (SHARP)", "yes", cable.line});
+        continue;
+      }
       if (cable.from == cable.to) {
         note(cable.line, "a cable leads from " + printable(cable.from) + " back to it; it joins nothing and was left out.");
         continue;

@@ -45,7 +45,10 @@ void NcclDocument::note(pugi::xml_node node, std::string text, bool partial) {
   reading_.partial = reading_.partial || partial;
 }
 
-void NcclDocument::unknown(pugi::xml_node node) { note(node, "<" + printable(node.name()) + "> isn't known here; it was left out."); }
+void NcclDocument::unknown(pugi::xml_node node) {
+  if (node.type() != pugi::node_element) return;  // text, which is noted
+  note(node, "<" + printable(node.name()) + "> isn't known here; it was left out.");
+}
 
 void NcclDocument::fact(const std::string& subject, std::string name, std::string value, pugi::xml_node node) {
   reading_.facts.push_back({subject, std::move(name), std::move(value), line_of(node)});

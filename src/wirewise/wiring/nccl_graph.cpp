@@ -19,6 +19,7 @@ std::string order_of(pugi::xml_node channel, Reading& reading, int line) {
   std::vector<std::string> stations;
   std::set<std::string> gpus;
   for (const pugi::xml_node station : channel.children()) {
+    if (station.type() != pugi::node_element) continue;  // text, which is noted
     const std::string_view kind = station.name();
     const std::string number = printable(station.attribute("dev").value());
     if (kind != "gpu" && kind != "net") {
@@ -37,7 +38,17 @@ void read_nccl_graphs(const std::string& xml, Reading& reading, const std::funct
   pugi::xml_document document;
   document.load_buffer(xml.data(), xml.size(), pugi::parse_default, pugi::encoding_utf8);
   const auto line = [&](pugi::xml_node node) { return line_at(node.offset_debug()); };
-  for (const pugi::xml_node graph : document.child("graphs").children()) {
+  std::vector<pugi::xml_node> graphs;
+  for (const pugi::xml_node top : document.children()) {
+    if (std::string_view(top.name()) == "graph") graphs.push_back(top);
+    else for (const pugi::xml_node graph : top.children()) graphs.push_back(graph);
+  }
+  if (!document.child("graphs")) {
+    reading.notes.push_back({0, 0, "the <graphs> round them is missing: there may be others."});
+    reading.partial = true;
+  }
+  for (const pugi::xml_node graph : graphs) {
+    if (graph.type() != pugi::node_element) continue;
     if (std::string_view(graph.name()) != "graph") {
       reading.notes.push_back({line(graph), 0, "<" + printable(graph.name()) + "> isn't known here; it was left out."});
       continue;

@@ -135,10 +135,16 @@ std::vector<NcclCommunicator> nccl_communicators(std::vector<NcclInstance> insta
     if (one.size > 0) sizes.insert(one.size);
     if (one.size > 0 && !one.complete) begun[one.host].insert(one.size);
   }
+  // Threads that don't say which communicator they are of, where there is only one of its size: the log has lost their last lines.
+  std::map<int, std::set<std::string>> ids;
+  for (const NcclInstance& one : instances) {
+    if (!one.id.empty()) ids[one.size].insert(one.id);
+  }
   for (NcclInstance& one : instances) {
-    const bool empty = one.said.links.empty() && one.said.rings.empty() && one.said.trees.empty() && one.around.empty() && one.size == 0 && one.said.channels == 0 && !one.said.nvls && !one.said.collnet;
+    const bool empty = one.said.links.empty() && one.said.rings.empty() && one.said.trees.empty() && one.around.empty() && one.size == 0 && one.said.channels == 0 && !one.said.nvls && !one.said.nvlink && !one.said.collnet;
     if (empty) continue;
     if (one.size == 0) one.size = likely_size(one, sizes, begun);
+    if (const auto known = ids.find(one.size); one.size > 0 && one.id.empty() && !one.complete && known != ids.end() && known->second.size() == 1) one.id = *known->second.begin();
     if (one.size > 0 && one.complete) one.turn = turns[{one.host, one.pid, one.device, one.size, one.id}]++;
     groups[{one.size, one.id, one.turn}].push_back(&one);
   }

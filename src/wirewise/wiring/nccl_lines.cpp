@@ -26,8 +26,25 @@ Mark mark_of(std::string_view text, std::size_t from) {
   return {};
 }
 
+/// A word without the time that a log collector glued to its front: "2026-01-31T12:00:00.123-07:00node1:7:7".
+std::string_view without_time(std::string_view word) {
+  static constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:dd";
+  if (word.size() <= kForm.size()) return word;
+  const auto digit = [&](std::size_t at) { return at < word.size() && word[at] >= '0' && word[at] <= '9'; };
+  for (std::size_t i = 0; i < kForm.size(); ++i) {
+    if (kForm[i] == 'd' ? !digit(i) : word[i] != kForm[i]) return word;
+  }
+  std::size_t at = kForm.size();
+  if (at < word.size() && (word[at] == '.' || word[at] == ',')) ++at;
+  while (digit(at)) ++at;
+  if (at < word.size() && word[at] == 'Z') return word.substr(at + 1);
+  if (at + 6 <= word.size() && (word[at] == '+' || word[at] == '-') && digit(at + 1) && digit(at + 2) && word[at + 3] == ':' && digit(at + 4) && digit(at + 5)) return word.substr(at + 6);
+  return word.substr(at);
+}
+
 /// "host:pid:tid", perhaps with what a launcher put before it.
-bool read_prefix(const std::string& word, NcclLine& line) {
+bool read_prefix(const std::string& whole, NcclLine& line) {
+  const std::string word(without_time(whole));
   const std::size_t second = word.rfind(':');
   const std::size_t first = second == std::string::npos || second == 0 ? std::string::npos : word.rfind(':', second - 1);
   if (first == std::string::npos) return false;

@@ -57,7 +57,8 @@ class Reader {
   explicit Reader(std::string_view file) : file_(file) {}
 
   NcclLog run(std::string_view text) {
-    each_line(text, [&](const TextLine& line) {
+    each_line(text, [&](const TextLine& given) {
+      const TextLine& line = given.ended ? given : without_last_word(given);
       for (const NcclLine& part : nccl_lines(line, hosts_)) {
         if (part.level.empty()) plain(part.text, line.number);
         else if (part.text.empty() && part.level == "INFO") broken_off_.push_back(part);
@@ -71,6 +72,15 @@ class Reader {
   }
 
  private:
+  /// The file ends in a word, which may be a part of one: "commId 0x99" of "commId 0x996ee6f1".
+  static TextLine without_last_word(TextLine line) {
+    const std::size_t blank = line.text.find_last_of(" \t");
+    if (blank == std::string::npos || line.text.find("NCCL ") == std::string::npos || line.text.ends_with("COMPLETE") || line.text.ends_with("START")) return line;
+    line.text.resize(blank);
+    line.column.resize(blank);
+    return line;
+  }
+
   using Key = std::tuple<std::string, long long, long long>;
 
   void note(int line, std::string text, bool partial = false) {
@@ -79,9 +89,10 @@ class Reader {
   }
 
   void version(const std::string& text) {
-    const std::size_t at = text.find("NCCL version ");
-    if (at == std::string::npos) return;
-    const std::string rest = text.substr(at + 13);
+    std::size_t at = text.find("NCCL version ");
+    if (at == std::string::npos && (at = text.find("RCCL version ")) == std::string::npos) return;
+    log_.rccl = log_.rccl || text[at] == 'R';
+    const std::string rest(trimmed(std::string_view(text).substr(text.compare(at + 13, 2, ": ") == 0 ? at + 15 : at + 13)));  // RCCL's may have a colon
     std::string number = rest.substr(0, rest.find_first_of(" \t,;"));
     while (number.ends_with('.')) number.pop_back();
     const std::size_t cuda = rest.find("compiled with CUDA ");
@@ -94,6 +105,14 @@ class Reader {
       if (known == number || known.starts_with(number + "+")) return;
     }
     log_.versions.push_back(number);
+  }
+
+  /// What only RCCL writes: XGMI, and which communicator it is behind every connection.
+  void find_rccl(const std::string& text) {
+    if (log_.rccl) return;
+    const std::size_t ranks = text.rfind(" nRanks ");
+    const bool behind = ranks != std::string::npos && text.find(" via ") != std::string::npos && text.find(" comm 0x") < ranks;
+    log_.rccl = behind || text.find("XGMI[") != std::string::npos || text.find("rccl") != std::string::npos || text.find("RCCL") != std::string::npos;
   }
 
   /// Lines without a prefix: versions, and the report of `ncclras`.
@@ -164,6 +183,7 @@ class Reader {
     if (line.level == "WARN") return warn(line);
     if (line.level != "INFO" && line.level != "TRACE") return;
     version(line.text);
+    find_rccl(line.text);
     TextLine rest;
     rest.text = line.text;
     rest.column.assign(line.text.size(), 0);
@@ -194,7 +214,7 @@ class Reader {
     } else if (first == "Pattern") {
       const std::size_t type = line.text.find("type ");
       if (type != std::string::npos && line.text.compare(type + 5, 3, "NVL") == 0) instance(line).said.nvlink = true;
-    } else if (line.text.find("NVL[") != std::string::npos) {
+    } else if (line.text.find("NVL[") != std::string::npos || line.text.find("XGMI[") != std::string::npos) {
       instance(line).said.nvlink = true;
     } else if (first == "CollNet") {
       instance(line).said.collnet = true;

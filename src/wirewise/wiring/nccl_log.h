@@ -76,6 +76,7 @@ struct NcclNicDistance {
 };
 
 struct NcclLog {
+  bool rccl = false;  // AMD's
   std::vector<std::string> versions;  // "2.7.8+cuda10.2", each once
   std::vector<NcclCommunicator> communicators;
   std::vector<NcclWarning> warnings;

@@ -15,7 +15,7 @@ namespace wirewise {
 namespace {
 
 constexpr std::size_t kFewest = 3;  // lines that share a label
-constexpr std::string_view kElements[] = {"<system ", "<cpu ", "<pci ", "<gpu ", "<nvlink ", "<graphs "};
+constexpr std::string_view kElements[] = {"<system ", "<cpu ", "<pci ", "<gpu ", "<nvlink ", "<graphs ", "<graph "};
 
 bool digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -59,11 +59,13 @@ void unquote(std::string& line) {
 
 void unquote_diff(std::vector<std::string>& lines) {
   std::size_t added = 0, others = 0;
+  bool hunk = false;  // "@@ -1,12 +1,12 @@"
   for (const std::string& line : lines) {
     if (empty_line(line)) continue;
     ++(line[0] == '+' ? added : others);
+    hunk = hunk || (line.starts_with("@@ -") && line.find(" @@") != std::string::npos);
   }
-  if (added < kFewest || added < others) return;
+  if (!hunk && (added < kFewest || added < others)) return;
   for (std::string& line : lines) {
     if (line[0] == '+') line[0] = ' ';
     else if (line.starts_with("-") || line.starts_with("@@") || line.starts_with("diff ")) blank_out(line, 0, line.size());

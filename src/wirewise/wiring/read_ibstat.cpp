@@ -27,8 +27,10 @@ class Reader {
     for (const TextLine& line : lines_) read_line(line);
     if (nics_.empty()) throw unreadable(file_, 0, 0, "there is no adapter (CA 'mlx5_0').", "Give the whole of what ibstat prints.");
     for (const NicSeen& nic : nics_) {
-      const bool complete = !nic.ports.empty() && std::all_of(nic.ports.begin(), nic.ports.end(), [](const NicPort& port) { return !port.state.empty() && !port.layer.empty(); });
-      if (!complete) note(nic.line, "what is said of " + nic.name + " ends before its ports are described.");
+      if (nic.ports.empty()) note(nic.line, "what is said of " + nic.name + " ends before its ports are described.");
+      for (const NicPort& port : nic.ports) {
+        if (port.state.empty() || port.layer.empty()) note(port.line, "what is said of port " + std::to_string(port.number) + " of " + nic.name + " ends before its " + (port.state.empty() ? "state." : "link layer."));
+      }
     }
     add_nic_host(nics_, reading_);
     return std::move(reading_);

@@ -32,8 +32,10 @@ class Reader {
     guess_layers();
     if (nics_.empty()) throw unreadable(file_, 0, 0, "there is no device (hca_id: mlx5_0).", "Give the whole of what ibv_devinfo prints.");
     for (const NicSeen& nic : nics_) {
-      const bool complete = !nic.ports.empty() && std::all_of(nic.ports.begin(), nic.ports.end(), [](const NicPort& port) { return !port.state.empty(); });
-      if (!complete) note(nic.line, "what is said of " + nic.name + " ends before its ports are described.", true);
+      if (nic.ports.empty()) note(nic.line, "what is said of " + nic.name + " ends before its ports are described.", true);
+      for (const NicPort& port : nic.ports) {
+        if (port.state.empty()) note(port.line, "what is said of port " + std::to_string(port.number) + " of " + nic.name + " ends before its state.", true);
+      }
     }
     add_nic_host(nics_, reading_);
     reading_.facts.insert(reading_.facts.end(), facts_.begin(), facts_.end());

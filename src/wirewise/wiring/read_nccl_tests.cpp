@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <limits>
 #include <optional>
 
 #include "wirewise/base/error.h"
@@ -121,7 +122,11 @@ class Reader {
       op_ = name.substr(0, 64);
     }
     if (const std::string wrong = after("Out of bounds values :"); !wrong.empty() && wrong.substr(0, 2) != "0 ") note(line, 0, "results were wrong: " + wrong + ".");
-    if (text.find(" Rank ") != std::string::npos && text.find(" device ") != std::string::npos) ++ranks_;
+    if (const std::size_t rank = text.find(" Rank "); rank != std::string::npos && text.find(" device ") != std::string::npos) {
+      const std::size_t digit = text.find_first_not_of(' ', rank + 6);
+      const auto number = digit == std::string::npos ? std::nullopt : parse_integer(std::string_view(text).substr(digit, text.find_first_not_of("0123456789", digit) - digit));
+      if (number && *number >= 0 && *number < 1 << 24) listed_.push_back({static_cast<int>(*number), line});
+    }
     if (text.find("nGpus ") != std::string::npos) fact("table", "settings", std::string(trimmed(std::string_view(text).substr(text[0] == '#' ? 1 : 0))), line);
     old_head_ = old_head_ || (text.find(" algbw ") != std::string::npos && text.find("bytes") != std::string::npos && text.find(" res") != std::string::npos);
   }
@@ -256,13 +261,12 @@ class Reader {
     if (table_.rows.empty()) note(0, 0, "the table has no rows.", !concluded_);
     for (Measurement& row : table_.rows) {
       if (row.op.empty()) row.op = op_;
-      if (row.ranks == 0) row.ranks = ranks_;
     }
+    count_ranks();
     if (in_milliseconds()) {
       for (Measurement& row : table_.rows) row.time_us *= 1e3;
       note(0, 0, "the times are in milliseconds, as the tests of NCCL 1 and of early NCCL 2 print them.");
     }
-    if (ranks_ > 0) fact("table", "ranks", std::to_string(ranks_), 0);
     for (const Measurement& row : table_.rows) {
       std::string value = fmt::format("{:g} GB/s busbw", row.busbw / 1e9);
       if (row.algbw > 0) value += fmt::format(", {:g} GB/s algbw", row.algbw / 1e9);
@@ -270,6 +274,34 @@ class Reader {
       fact(fmt::format("{} B", row.bytes), row.label.empty() ? (row.in_place ? "in place" : "out of place") : row.label, std::move(value), row.line);
     }
     find_falls();
+  }
+
+  /// How many ranks each table has: one more than the last of the list above it. Lists may be cut off above, and stand there twice where each
+  /// process believes to be alone.
+  void count_ranks() {
+    int stated = 0;
+    std::size_t at = 0;
+    const auto next_list = [&](int before) {  // of the lines in front of a row, or of the end
+      std::map<int, int> seen;
+      const int first = at < listed_.size() ? listed_[at].line : 0;
+      for (; at < listed_.size() && listed_[at].line < before; ++at) ++seen[listed_[at].rank];
+      if (seen.empty()) return 0;
+      const int ranks = seen.rbegin()->first + 1;
+      if (static_cast<int>(seen.size()) < ranks) note(first, 0, fmt::format("the list of ranks isn't whole: rank {} is in it, so there are {} or more.", ranks - 1, ranks), true);
+      if (const int runs = seen.begin()->second; runs > 1) {
+        table_.reading.notes.push_back({first, 0, fmt::format("rank {} stands there {} times: these are {} runs of {}, which knew nothing of each other.", seen.begin()->first, runs, runs, ranks == 1 ? "1 rank" : std::to_string(ranks) + " ranks"),
+                                        "Build nccl-tests with MPI=1, and start it with the mpirun that it was built with."});
+      }
+      return ranks;
+    };
+    int ranks = 0;
+    for (Measurement& row : table_.rows) {
+      if (const int list = next_list(row.line); list > 0) ranks = list;
+      if (row.ranks == 0) row.ranks = ranks;
+      stated = std::max(stated, ranks);
+    }
+    stated = stated == 0 ? next_list(std::numeric_limits<int>::max()) : stated;
+    if (stated > 0) fact("table", "ranks", std::to_string(stated), 0);
   }
 
   /// Early tests print milliseconds: what a time says then is a thousandth of what its bandwidth does.
@@ -313,7 +345,10 @@ class Reader {
   bool sizes_ = false, seen_ = false, concluded_ = false;
   bool old_head_ = false;  // "bytes N type op time algbw busbw res"
   std::string op_;
-  int ranks_ = 0;
+  struct Listed {
+    int rank, line;
+  };
+  std::vector<Listed> listed_;  // "Rank 3 Pid …", in the order of lines
 };
 
 }  // namespace

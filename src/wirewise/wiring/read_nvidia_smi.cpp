@@ -13,6 +13,7 @@
 #include "wirewise/wiring/link_classes.h"
 #include "wirewise/wiring/nccl_words.h"
 #include "wirewise/wiring/listed_gpus.h"
+#include "wirewise/wiring/pasted.h"
 #include "wirewise/wiring/reading.h"
 #include "wirewise/wiring/text_lines.h"
 
@@ -236,11 +237,19 @@ class ListReader {
 
  private:
   void add(const TextLine& line, const GpuLine& gpu) {
-    if (!seen_.insert(gpu.index).second) throw unreadable(file_, line.number, 1, "GPU " + std::to_string(gpu.index) + " stands there twice.");
-    if (seen_.size() > kMostListedGpus) throw unreadable(file_, line.number, 1, "there are more than " + std::to_string(kMostListedGpus) + " GPUs.");
+    if (const auto known = seen_.find(gpu.index); known != seen_.end()) {  // another of its lists: nvlink -s, then -c or -R
+      const auto same = [&](const Fact& fact) { return fact.name == "uuid" && fact.value == gpu.uuid && fact.subject == reading_.wiring.devices[static_cast<std::size_t>(known->second)].name; };
+      if (gpu.uuid.empty() || std::none_of(reading_.facts.begin(), reading_.facts.end(), same)) {
+        throw unreadable(file_, line.number, 1, "GPU " + std::to_string(gpu.index) + " stands there twice, and isn't the same.", "Give the output of one host.");
+      }
+      at_ = known->second;
+      return;
+    }
+    if (seen_.size() >= kMostListedGpus) throw unreadable(file_, line.number, 1, "there are more than " + std::to_string(kMostListedGpus) + " GPUs.");
     at_ = add_listed_gpu(reading_.wiring, gpu.index, gpu.model);
     const std::string& name = reading_.wiring.devices[static_cast<std::size_t>(at_)].name;
     reading_.facts.push_back({name, "uuid", gpu.uuid, line.number});
+    seen_[gpu.index] = at_;
     links_[at_];
   }
 
@@ -256,6 +265,10 @@ class ListReader {
       if (sliced_.insert(at_).second) reading_.notes.push_back({line.number, 0, name + " is divided by MIG: a process gets a slice's memory and units, not the card's."});
       return;
     }
+    if (is_gap(line.text)) {
+      gaps_.emplace(at_, line.number);
+      return;
+    }
     if (text.substr(0, 5) != "Link ") return;
     const std::size_t colon = text.find(':');
     if (const std::size_t comma = text.find(','); comma < colon && parse_integer(text.substr(5, comma - 5))) {  // nvlink --capabilities: "Link 0, P2P is supported: true"
@@ -267,7 +280,7 @@ class ListReader {
     const std::string value(trimmed(text.substr(colon + 1)));
     reading_.facts.push_back({name, "NVLink " + std::to_string(*number), value, line.number});
     if (value.starts_with("Remote Device ")) {  // nvlink --remotelinkinfo
-      ++remotes_[at_][value.substr(14, value.find(": ") == std::string::npos ? std::string::npos : value.find(": ") - 14)];
+      if (far_.emplace(at_, *number).second) ++remotes_[at_][value.substr(14, value.find(": ") == std::string::npos ? std::string::npos : value.find(": ") - 14)];
       return;
     }
     if (!value.empty() && value != "<inactive>" && value.find(':') != std::string::npos) return;  // nvlink --errorcounters: "Replay Errors: 0"
@@ -278,7 +291,24 @@ class ListReader {
     }
     const double speed = std::strtod(value.c_str(), nullptr);
     if (!(speed > 0 && speed < 1e4)) throw unreadable(file_, line.number, 1, printable(value) + " is no speed.");
-    links_[at_].push_back(speed);
+    links_[at_].try_emplace(static_cast<int>(*number), speed);
+  }
+
+  /// Links of these speeds side by side. `most`: how many the GPU with the most has.
+  [[nodiscard]] Link nvlink_of(int gpu, const std::map<int, double>& speeds, std::size_t most) const {
+    double sum = 0;
+    for (const auto& [number, speed] : speeds) sum += speed;
+    const double each = sum / static_cast<double>(speeds.size());
+    const int by_model = nvlink_generation(compute_capability_of(reading_.wiring.devices[static_cast<std::size_t>(gpu)].model));
+    const int generation = by_model > 0 ? by_model : each < 22 ? 1 : each > 40 ? 5 : most > 12 ? 4 : most > 6 ? 3 : 2;
+    Link link = nvlink_link(generation, static_cast<int>(speeds.size()), Provenance::kDriver);
+    // The driver's figure is the rate on the wire, a few percent above the standard's (26.562 where that says 25); only a slower link counts so.
+    constexpr double kOnTheWire = 0.1;
+    if (const double ratio = sum * 1e9 / link.spec; std::abs(ratio - 1) > kOnTheWire) {
+      link.beta *= ratio;
+      link.spec = sum * 1e9;
+    }
+    return link;
   }
 
   /// Which GPU a link leads to isn't said: all lead to one NVSwitch, as in machines whose GPUs have equally many.
@@ -293,22 +323,17 @@ class ListReader {
     const int nvswitch = add_device(reading_.wiring, std::move(middle));
     for (const auto& [gpu, speeds] : links_) {
       const std::string& name = reading_.wiring.devices[static_cast<std::size_t>(gpu)].name;
+      if (const auto gap = gaps_.find(gpu); gap != gaps_.end() && speeds.size() < most) {
+        reading_.notes.push_back({gap->second, 0, "the rest of " + name + "'s NVLinks is left out here: it is taken to have as many as the GPU with the most, " + std::to_string(most) + "."});
+        const std::map<int, double>& whole = std::find_if(links_.begin(), links_.end(), [&](const auto& other) { return other.second.size() == most; })->second;
+        Link link = nvlink_of(gpu, whole, most);
+        link.provenance = Provenance::kAssumed;
+        add_link(reading_.wiring, gpu, nvswitch, std::move(link));
+        continue;
+      }
       if (speeds.size() < most) reading_.notes.push_back({0, 0, name + " has " + std::to_string(speeds.size()) + " NVLinks up, others " + std::to_string(most) + ".",
                                                              "Reset the GPUs or restart the host; links that stay down want the card, its bridge or its baseboard repaired."});
-      if (speeds.empty()) continue;
-      double sum = 0;
-      for (double speed : speeds) sum += speed;
-      const double each = sum / static_cast<double>(speeds.size());
-      const int by_model = nvlink_generation(compute_capability_of(reading_.wiring.devices[static_cast<std::size_t>(gpu)].model));
-      const int generation = by_model > 0 ? by_model : each < 22 ? 1 : each > 40 ? 5 : most > 12 ? 4 : most > 6 ? 3 : 2;
-      Link link = nvlink_link(generation, static_cast<int>(speeds.size()), Provenance::kDriver);
-      // The driver's figure is the rate on the wire, a few percent above the standard's (26.562 where that says 25); only a slower link counts so.
-      constexpr double kOnTheWire = 0.1;
-      if (const double ratio = sum * 1e9 / link.spec; std::abs(ratio - 1) > kOnTheWire) {
-        link.beta *= ratio;
-        link.spec = sum * 1e9;
-      }
-      add_link(reading_.wiring, gpu, nvswitch, std::move(link));
+      if (!speeds.empty()) add_link(reading_.wiring, gpu, nvswitch, nvlink_of(gpu, speeds, most));
     }
     reading_.notes.push_back({0, 0, "which GPU each NVLink leads to isn't said; a switch between all of them is assumed. nvidia-smi topo -m says it."});
   }
@@ -351,8 +376,10 @@ class ListReader {
   std::vector<TextLine> lines_;
   Reading reading_;
   std::map<int, std::map<std::string, int>> remotes_;  // how many links lead to each address, by device
-  std::map<int, std::vector<double>> links_;  // GB/s of the links that are up, by device
-  std::set<int> seen_, sliced_;
+  std::map<int, std::map<int, double>> links_;  // GB/s of the links that are up, by device and link
+  std::map<int, int> seen_, gaps_;  // device by index; the line from which on a device's links are left out
+  std::set<std::pair<int, int>> far_;  // links whose far ends are counted
+  std::set<int> sliced_;
   int at_ = -1;
 };
 

@@ -222,6 +222,18 @@ class Matrix {
     return true;
   }
 
+  /// The same of all that -q says, where its GPUs are as many and in the order of their addresses, as both commands number them.
+  bool take_report(const Reading& report) {
+    std::vector<Device> gpus;
+    for (const int gpu : devices_of(report.wiring, DeviceKind::kGpu)) gpus.push_back(report.wiring.devices[static_cast<std::size_t>(gpu)]);
+    if (!take_models(gpus)) return false;
+    std::size_t next = 0;
+    for (Device& device : pairs_.devices) {
+      if (device.kind == DeviceKind::kGpu) device.pci = gpus[next++].pci;
+    }
+    return true;
+  }
+
   /// Adds what it says as a host of this name.
   void finish(const std::string& host) {
     std::vector<std::string> missing;
@@ -397,6 +409,35 @@ std::vector<Device> models_beside(const std::vector<TextLine>& lines) {
   return models;
 }
 
+/// What nvidia-smi -q in the same file says, where it can be read.
+std::optional<Reading> report_beside(std::string_view text, std::string_view file, const std::vector<TextLine>& lines) {
+  if (!looks_like_nvidia_report(lines)) return std::nullopt;
+  try {
+    return read_nvidia_report(text, file);
+  } catch (const Error&) {
+    return std::nullopt;  // names are taken none the less
+  }
+}
+
+/// The PCIe links of a report's GPUs, which the matrix's GPUs are in their order, and its facts and notes.
+void add_report(const Reading& report, Reading& reading) {
+  const std::vector<int> from = devices_of(report.wiring, DeviceKind::kGpu), to = devices_of(reading.wiring, DeviceKind::kGpu);
+  for (std::size_t i = 0; i < from.size() && i < to.size(); ++i) {
+    const auto stated = std::find_if(report.wiring.links.begin(), report.wiring.links.end(), [&](const Link& link) { return link.from == from[i] && link.kind == LinkKind::kPcie; });
+    if (stated == report.wiring.links.end() || stated->provenance == Provenance::kAssumed) continue;
+    for (Link& link : reading.wiring.links) {
+      if ((link.from != to[i] && link.to != to[i]) || link.kind != LinkKind::kPcie) continue;
+      const int source = link.from, end = link.to;
+      link = *stated;
+      link.from = source;
+      link.to = end;
+    }
+  }
+  reading.facts.insert(reading.facts.end(), report.facts.begin(), report.facts.end());
+  reading.notes.insert(reading.notes.end(), report.notes.begin(), report.notes.end());
+  reading.partial = reading.partial || report.partial;
+}
+
 }  // namespace
 
 Reading read_nvidia_topo(std::string_view text, std::string_view file) {
@@ -433,13 +474,16 @@ Reading read_nvidia_topo(std::string_view text, std::string_view file) {
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     if (of[i] == i) host_of[i] = "host" + std::to_string(host_of.size());
   }
-  if (const std::vector<Device> models = models_beside(lines); !models.empty() && (host_of.size() > 1 || !matrices[host_of.begin()->first].take_models(models))) {
+  std::optional<Reading> report = report_beside(text, file, lines);
+  if (report && (host_of.size() > 1 || !matrices[host_of.begin()->first].take_report(*report))) report.reset();
+  if (const std::vector<Device> models = models_beside(lines); !report && !models.empty() && (host_of.size() > 1 || !matrices[host_of.begin()->first].take_models(models))) {
     reading.notes.push_back({0, 0, "the names of " + std::to_string(models.size()) + " GPUs beside the matrix were left out: they aren't as many as its GPUs, or it isn't one matrix."});
   }
   for (auto& [matrix, host] : host_of) {
     if (matrix != host_of.begin()->first) reading.notes.push_back({matrices[matrix].line(), 0, "another matrix begins: it is taken for another host, " + host + "."});
     matrices[matrix].finish(host);
   }
+  if (report) add_report(*report, reading);
   for (std::size_t i = 0; i < matrices.size(); ++i) matrices[i].add_facts(host_of.size() > 1 ? host_of[of[i]] : "");
   if (const int command = pcie_only(lines); command > 0 && std::none_of(reading.wiring.links.begin(), reading.wiring.links.end(), [](const Link& link) { return link.kind == LinkKind::kNvlink; })) {
     for (const auto& [matrix, host] : host_of) reading.facts.push_back({host, "NVLinks", "not in the file", command});
