@@ -72,6 +72,8 @@ TEST_F(DoctorMachine, DockersSharedMemoryIsTooSmallForFourRanks) {
   EXPECT_TRUE(has(findings, Severity::kError, "--ipc=host"));
   facts.shm_free = 512 * kMiB;
   EXPECT_TRUE(has(check_shared_memory(facts), Severity::kWarning, "data loaders"));
+  facts.shm_writable = false;
+  EXPECT_TRUE(has(check_shared_memory(facts), Severity::kError, "/dev/shm can't be written."));
   facts.shm_size.reset();
   EXPECT_TRUE(has(check_shared_memory(facts), Severity::kWarning, "no /dev/shm"));
 }
@@ -272,12 +274,25 @@ TEST_F(DoctorMachine, NamesAndInterfaces) {
   EXPECT_TRUE(has(check_interfaces(facts), Severity::kInfo, "ens3 (10.0.0.7), ens4 (192.168.0.7)"));
   facts.variables["WIREWISE_NET"] = "ens3";
   EXPECT_TRUE(check_interfaces(facts).empty());
+  facts.variables.clear();
+  // No PCI devices themselves: bonds and VLANs lead to other hosts, bridges and tunnels don't.
+  for (const char* name : {"docker0", "cali12ab", "tailscale0", "bond0"}) facts.interfaces.push_back({name, 4, true, false, 25000, {"172.17.0.1"}, {}});
+  const std::string found = titles(check_interfaces(facts));
+  EXPECT_NE(found.find("bond0 (172.17.0.1)"), std::string::npos) << found;
+  for (const char* name : {"docker0", "cali12ab", "tailscale0"}) EXPECT_EQ(found.find(name), std::string::npos) << found;
 }
 
 TEST_F(DoctorMachine, MoreRanksThanCoresAndGpus) {
   EXPECT_TRUE(check_cores(facts).empty());
   facts.variables["OMP_NUM_THREADS"] = "4";
   EXPECT_TRUE(has(check_cores(facts), Severity::kWarning, "Set OMP_NUM_THREADS=2."));
+  facts.ranks = 0;
+  facts.variables["OMP_NUM_THREADS"] = "64";
+  facts.reading.wiring = {};  // without GPUs one rank at least is meant
+  facts.reading.wiring.devices.emplace_back();
+  EXPECT_TRUE(has(check_cores(facts), Severity::kWarning, "1 rank of 64 threads is more than 8 cores."));
+  facts.reading = wire(facts.machine);
+  facts.ranks = 3;
   facts.limits.cpus = 2.0;
   EXPECT_TRUE(has(check_cores(facts), Severity::kWarning, "allows 2 of the 8 CPUs"));
   EXPECT_TRUE(has(check_cores(facts), Severity::kWarning, "3 ranks share 2 cores."));
@@ -320,6 +335,21 @@ TEST_F(DoctorMachine, VariablesThatHurt) {
   EXPECT_TRUE(check_variables(facts).empty());
   facts.variables = {{"NCCL_P2P_DISABLE", "0"}, {"NCCL_DEBUG", "INFO"}, {"NCCL_SOCKET_IFNAME", "ens3"}};
   EXPECT_TRUE(check_variables(facts).empty());
+}
+
+TEST_F(DoctorMachine, AdaptersThatNcclIsToldOfAndThatAreNotThere) {
+  const std::string there = facts.machine.rdma.front().device;
+  for (const std::string& list : {there, "=" + there + ":1", std::string("^mlx5_77"), there.substr(0, there.size() - 1)}) {
+    facts.variables = {{"NCCL_IB_HCA", list}};
+    EXPECT_FALSE(has(check_rdma(facts), Severity::kWarning, "NCCL_IB_HCA")) << list;
+  }
+  for (const std::string& list : {std::string("mlx5_77"), "=" + there + ":1,mlx5_77:1"}) {
+    facts.variables = {{"NCCL_IB_HCA", list}};
+    EXPECT_TRUE(has(check_rdma(facts), Severity::kWarning, "there is no mlx5_77.")) << list;
+    EXPECT_TRUE(has(check_rdma(facts), Severity::kWarning, "Its adapters are " + there)) << titles(check_rdma(facts));
+  }
+  facts.variables = {{"NCCL_IB_HCA", "=" + there.substr(0, there.size() - 1)}};  // with "=" these very names
+  EXPECT_TRUE(has(check_rdma(facts), Severity::kWarning, "aren't here"));
 }
 
 TEST(DoctorCommand, ExitsWithOneForErrorsAlone) {

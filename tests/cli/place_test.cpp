@@ -68,6 +68,27 @@ TEST_F(Place, LeavesHostsOutByNameOrAsSlurmWritesThem) {
   EXPECT_EQ(hosts_without("node[0-7,9]"), (std::set<std::string>{"node8", "node10"}));
 }
 
+// Three fast hosts and one behind 10 GbE. All four are asked for, so the order that is compared with lies on all four too.
+TEST_F(Place, ComparesWithOrdersOnAsManyHosts) {
+  const std::string cluster = (folder_ / "uneven.toml").string();
+  std::ofstream(cluster) << "[[host]]\ntemplate = \"dgx-a100\"\ncount = 3\n[[host]]\ntemplate = \"4x3090\"\nnames = \"slow\"\n";
+  Program program({"place", "--cluster", cluster, "--mesh", "dp=4,tp=4", "--nodes", "4", "--json"});
+  ASSERT_EQ(program.wait(), 0) << program.err();
+  const auto json = nlohmann::json::parse(program.out());
+  EXPECT_LE(json["communication_s"].get<double>(), json["linear_s"].get<double>());
+  EXPECT_LE(json["communication_s"].get<double>(), json["random_s"].get<double>());
+  EXPECT_NE(program.err().find("uneven.toml: note: no [network] is described"), std::string::npos) << program.err();  // what topo says of the file
+}
+
+TEST_F(Place, NamesWhatTookTheGpusAway) {
+  const std::string cluster = (folder_ / "mixed.toml").string();
+  std::ofstream(cluster) << "[[template]]\nname = \"login\"\n[[template.nics]]\nlink = \"10 GbE\"\n[[template.bridge]]\nnics = [0]\n"
+                            "[[host]]\ntemplate = \"login\"\nnames = \"login1\"\n[[host]]\ntemplate = \"4x3090\"\nnames = \"g[1-2]\"\n[network]\n";
+  Program program({"place", "--cluster", cluster, "--mesh", "dp=2", "--exclude", "g[1-2]"});
+  EXPECT_EQ(program.wait(), 2);
+  EXPECT_NE(program.err().find("--exclude leaves out all hosts that have GPUs."), std::string::npos) << program.err();
+}
+
 TEST_F(Place, RefusesMeshesThatTheModelCantBeSpreadOver) {
   const std::vector<std::pair<std::string, std::string>> cases{{"pp=64", "pp 64 is more stages than the model has layers, 32."},
                                                                {"tp=3,dp=2", "tp 3 doesn't divide the model's heads, 32. Legal: 1, 2, 4, 8, 16, 32."},

@@ -140,6 +140,14 @@ TEST(EmitRankfile, NamesHostAndCpusOfEachRank) {
   }
   EXPECT_EQ(ranks, (std::vector<std::string>{"rank 0=node1 slot=0-7", "rank 1=node1 slot=8-15", "rank 2=node2 slot=0-7", "rank 3=node2 slot=8-15"}));
   EXPECT_NE(refusal([&] { return emit_rankfile(two_hosts("a=b")); }).find("can't name"), std::string::npos);
+  auto places = two_hosts();
+  EXPECT_EQ(emit_rankfile(places).find("aren't known"), std::string::npos);
+  for (RankPlace& place : places) {
+    if (place.host == "node2") place.cpus.clear();
+  }
+  const std::string text = emit_rankfile(places);  // what is made up is called so
+  EXPECT_NE(text.find("# The CPUs of node2 aren't known"), std::string::npos) << text;
+  EXPECT_EQ(text.find("# The CPUs of node1"), std::string::npos) << text;
 }
 
 TEST(EmitJobset, IsYamlWithAPodAHost) {

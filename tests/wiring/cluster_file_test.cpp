@@ -133,6 +133,133 @@ source = "a run"
   EXPECT_NE(measured.source.find("a run"), std::string::npos);
 }
 
+/// The switch that a NIC's port leads to.
+std::string switch_of(const Wiring& wiring, const std::string& nic, int host) {
+  const int device = find_device(wiring, nic, host);
+  for (const Link& link : wiring.links) {
+    if (link.from == device && wiring.devices[static_cast<std::size_t>(link.to)].kind == DeviceKind::kSwitch) return wiring.devices[static_cast<std::size_t>(link.to)].name;
+  }
+  return "";
+}
+
+// A NIC that is taken out is pulled from its rail; the others stay plugged in where they were.
+TEST(ClusterFile, NicsKeepTheirRailsWhereOthersAreTakenOut) {
+  const Wiring wiring = read_cluster(R"(
+[[host]]
+template = "hgx-h100"
+count = 2
+[[override]]
+hosts = "node1"
+nics_out = [0, 5]
+[network]
+rails = true
+[[level]]
+[[level]]
+)", "c.toml").wiring;
+  for (int nic = 0; nic < 8; ++nic) {
+    const std::string name = "NIC" + std::to_string(nic), rail = "leaf0-rail" + std::to_string(nic);
+    EXPECT_EQ(switch_of(wiring, name, 0), rail);
+    EXPECT_EQ(switch_of(wiring, name, 1), nic == 0 || nic == 5 ? "" : rail);
+  }
+  // What is unplugged takes no uplink away.
+  const int spine = outside(wiring, "spine0");
+  EXPECT_DOUBLE_EQ(link_of(wiring, outside(wiring, "leaf0-rail0"), spine).beta, link_of(wiring, outside(wiring, "leaf0-rail1"), spine).beta);
+}
+
+TEST(ClusterFile, OverridesNumberTheWholeHost) {
+  const auto gpus_left = [](const std::string& overrides) {
+    const Wiring wiring = read_cluster("[[host]]\ntemplate = \"hgx-h100\"\n" + overrides, "c.toml").wiring;
+    std::set<std::string> names;
+    for (const int gpu : devices_of(wiring, DeviceKind::kGpu)) names.insert(wiring.devices[static_cast<std::size_t>(gpu)].name);
+    return names;
+  };
+  const std::string of = "[[override]]\nhosts = \"node0\"\n";
+  const std::set<std::string> expected{"GPU0", "GPU1", "GPU2", "GPU3", "GPU4", "GPU6"};
+  EXPECT_EQ(gpus_left(of + "gpus_out = [5, 7]\n"), expected);
+  EXPECT_EQ(gpus_left(of + "gpus_out = [5]\n" + of + "gpus_out = [7]\n"), expected);
+  EXPECT_EQ(gpus_left(of + "gpus_out = [5, 7]\n" + of + "gpus_out = 5\n" + of + "nics_out = 0\n"), expected);
+}
+
+/// Hosts round each NVSwitch outside of hosts.
+std::map<std::string, std::set<std::string>> domains(const std::string& text) {
+  const Wiring wiring = read_cluster(text, "c.toml").wiring;
+  std::map<int, std::string> names;
+  for (const int host : devices_of(wiring, DeviceKind::kHost)) names[wiring.devices[static_cast<std::size_t>(host)].host] = wiring.devices[static_cast<std::size_t>(host)].name;
+  std::map<std::string, std::set<std::string>> found;
+  for (const Link& link : wiring.links) {
+    const Device& to = wiring.devices[static_cast<std::size_t>(link.to)];
+    if (to.kind == DeviceKind::kNvSwitch && to.host == -1) found[to.name].insert(names[wiring.devices[static_cast<std::size_t>(link.from)].host]);
+  }
+  return found;
+}
+
+// A tray that is out leaves a gap in its own rack: those of the next rack have other NVSwitches.
+TEST(ClusterFile, RacksOfNvlinkStayApartWhereTraysAreMissing) {
+  const std::string two_racks = "[[host]]\ntemplate = \"gb200-nvl72\"\ncount = 36\nprefix = \"t\"\n";
+  for (const std::string& more : {std::string("out = \"t[3,17]\"\n"), std::string("per_rack = 18\nout = \"t[3,17]\"\n"), std::string("[[override]]\nhosts = \"t[3,17]\"\nout = true\n"),
+                                  std::string("[[override]]\nhosts = \"t[3,17]\"\ngpus_out = [0, 1, 2, 3]\n")}) {
+    const auto found = domains(two_racks + more);
+    ASSERT_EQ(found.size(), 2u) << more;
+    EXPECT_EQ(found.at("nvswitch0").size(), 16u) << more;
+    EXPECT_EQ(found.at("nvswitch1").size(), 18u) << more;
+    EXPECT_TRUE(found.at("nvswitch1").contains("t18")) << more;
+  }
+  // A rack with fewer trays than its NVSwitches could join is a rack all the same.
+  const auto small = domains("[[host]]\ntemplate = \"gb200-nvl72\"\ncount = 32\nper_rack = 16\n");
+  ASSERT_EQ(small.size(), 2u);
+  EXPECT_EQ(small.at("nvswitch0").size(), 16u);
+  EXPECT_EQ(small.at("nvswitch1").size(), 16u);
+}
+
+TEST(ClusterFile, NothingIsTakenAndNotDone) {
+  const std::string host = "[[host]]\ntemplate = \"hgx-h100\"\n", of = host + "[[override]]\nhosts = \"node0\"\n";
+  const std::string box = "[gpus]\ncount = 2\n[[nics]]\nlink = \"100 GbE\"\n[[bridge]]\ngpus = [0, 1]\nnics = [0]\n";
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {of, "this override changes nothing"},
+      {of + "link = \"NVLink 4\"\n", "c.toml:5:1: NVLink 4 is no network"},
+      {host + "names = []\n", "names lists no host"},
+      {host + "names = \"\"\n", "names lists no host"},
+      {host + "per_rack = 2.0\n", "not 2.0."},
+      {host + "[[level]]\nby_rack = true\n", "c.toml:4:1: node0 is in no rack"},
+      {host + "[[templat]]\nname = \"x\"\n", "c.toml:3:3: there is no key templat here. Did you mean template?"},
+      {host + "[[measured]]\nclass = \"InfiniBand NDR\"\nbeta_Gbps = 400\n", "c.toml:5:1: there is no key beta_Gbps here. Did you mean beta_GBps?"},
+      {box + "[[numa]]\ncpus = \"abc\"\n", "c.toml:9:1: \"abc\" lists no CPUs"},
+      {box + "[[numa]]\ncpus = \"23-0\"\n", "lists no CPUs"},
+      {box + "[[numa]]\ncpus = \"0-99999999999\"\n", "lists no CPUs"},
+      {box + "[[numa]]\ncpus = \"-3\"\n", "lists no CPUs"},
+      {box + "[[numa]]\ncpus = \"0-3,,7\"\n", "lists no CPUs"},
+      {box + "[nvlink]\ngeneration = 3\npairs = [[0, 1, 2], [1, 0, 2]]\n", "the pair of GPU 0 and GPU 1 stands there twice"},
+      {box + "[nvlink]\ngeneration = 3\nswitch = \"host\"\n", "[nvlink] needs links"},
+      {box + "[nvlink]\ngeneration = 3\nlinks = 12\nswitch = \"host\"\npairs = [[0, 1, 2]]\n", "either a switch or pairs"},
+      {box + "[nvlink]\ngeneration = 3\nlinks = 12\npairs = [[0, 1, 2]]\n", "links goes with a switch"},
+      {box + "[nvlink]\ngeneration = 3\nnvls = true\npairs = [[0, 1, 2]]\n", "nvls goes with a switch"},
+      {box + "[nvlink]\nlinks = 12\nswitch = \"rack\"\n", "needs hosts"},
+      {box + "[nvlink]\nlinks = 12\nswitch = \"host\"\nhosts = 3\n", "hosts goes with switch = \"rack\""},
+      {box + "[nvlink]\nlink = \"NVLink 4\"\ngeneration = 4\npairs = [[0, 1, 2]]\n", "either a link or a generation"},
+      {"[gpus]\ncount = 2\npci = [\"0000:01:00.0\"]\n[[bridge]]\ngpus = [0, 1]\n", "pci lists 1 addresses, but count is 2"},
+      {"[gpus]\nhost_link = \"NVLink-C2C\"\nlanes = 8\n[[bridge]]\ngpus = [0]\n", "what hangs on NVLink-C2C has no lanes of its own"},
+      {"[gpus]\n[[nics]]\ncount = 2\nlink = \"100 GbE\"\nnames = [\"eth0\"]\n[[bridge]]\ngpus = [0]\nnics = [0, 1]\n", "names lists 1 NICs, but count is 2"},
+      {"[gpus]\n[[nic]]\nlink = \"100 GbE\"\n[[bridge]]\ngpus = [0]\nnics = [0]\n", "c.toml:2:3: there is no key nic here. Did you mean nics?"},
+  };
+  for (const auto& [text, expected] : cases) EXPECT_NE(refused(text).find(expected), std::string::npos) << text << refused(text);
+}
+
+TEST(ClusterFile, CpusMayHaveBlanksBetween) {
+  const Wiring wiring = read_cluster("[gpus]\n[[numa]]\ncpus = \"0-23, 48-71\"\n[[bridge]]\ngpus = [0]\n", "c.toml").wiring;
+  EXPECT_EQ(wiring.devices[static_cast<std::size_t>(find_device(wiring, "GPU0", 0))].cpus, "0-23,48-71");
+}
+
+// 400 is what the port is called by, in Gbit/s.
+TEST(ClusterFile, MeasuredFiguresBeyondTheStandardAreNoted) {
+  const auto notes = [](const std::string& beta) {
+    return read_cluster("[[host]]\ntemplate = \"hgx-h100\"\ncount = 2\n[network]\n[[measured]]\nclass = \"InfiniBand NDR\"\nbeta_GBps = " + beta + "\n", "c.toml").notes;
+  };
+  EXPECT_TRUE(notes("49").empty());
+  ASSERT_EQ(notes("400").size(), 1u);
+  EXPECT_EQ(notes("400").front().line, 5);
+  EXPECT_NE(notes("400").front().text.find("faster than the 50 GB/s"), std::string::npos) << notes("400").front().text;
+}
+
 TEST(ClusterFile, RefusesWithPlaceAndNearestWord) {
   const std::string host = "[[host]]\ntemplate = \"dgx-1\"\n";
   EXPECT_NE(refused(host + "cuont = 2\n").find("c.toml:3:1: there is no key cuont here. Did you mean count?"), std::string::npos) << refused(host + "cuont = 2\n");

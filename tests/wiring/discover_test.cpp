@@ -38,6 +38,16 @@ bool has_note(const Reading& reading, const std::string& words) {
   return false;
 }
 
+TEST(Discover, AMachineWithoutSysIsPartial) {
+  const MachineTree tree;  // an empty root
+  const Reading reading = discover({tree.root(), "/nowhere"});
+  EXPECT_TRUE(reading.partial);
+  EXPECT_TRUE(has_note(reading, "/sys isn't mounted here")) << reading.notes.size();
+  MachineTree whole;
+  whole.trainer();
+  EXPECT_FALSE(discover({whole.root(), "/nowhere"}).partial);
+}
+
 /// What lstopo says of a root: NUMA nodes with their CPU masks and memory, CPUs, and PCI devices of the classes 02 and 03.
 struct Lstopo {
   std::map<int, Bytes> nodes;

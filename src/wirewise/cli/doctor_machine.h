@@ -22,6 +22,7 @@ struct MachineFacts {
   std::map<std::string, std::string> variables;  // those that the checks know
   bool container = false;
   std::optional<Bytes> shm_size, shm_free;       // of /dev/shm; none: there is no such mount
+  bool shm_writable = true;                      // by this process
   std::optional<Bytes> memlock;                  // none: unlimited
   std::vector<std::string> own_addresses;        // what the host's own name resolves to
   std::vector<comm::HostInterface> interfaces;

@@ -113,6 +113,23 @@ std::vector<Finding> check_rdma(const MachineFacts& facts) {
     findings.push_back({Severity::kWarning, "A NIC that has RDMA is used without it.", "NVIDIA (Mellanox) adapters without a device in /sys/class/infiniband: " + join(lacking, ", ") + ".",
                         facts.container ? "Pass /dev/infiniband into the container (--device=/dev/infiniband --cap-add=IPC_LOCK), and load mlx5_ib on the host." : "Load the kernel module mlx5_ib (rdma-core)."});
   }
+  if (const auto wanted = facts.variables.find("NCCL_IB_HCA"); wanted != facts.variables.end() && !wanted->second.starts_with('^')) {
+    const bool exact = wanted->second.starts_with('=');
+    std::vector<std::string> absent;
+    for (const std::string& word : split(exact ? wanted->second.substr(1) : wanted->second, ',')) {
+      const std::string name = word.substr(0, word.find(':'));
+      const auto same = [&](const RdmaPort& port) { return exact ? port.device == name : port.device.starts_with(name); };
+      if (!name.empty() && std::none_of(facts.machine.rdma.begin(), facts.machine.rdma.end(), same)) absent.push_back(name);
+    }
+    std::vector<std::string> known;
+    for (const RdmaPort& port : facts.machine.rdma) {
+      if (std::find(known.begin(), known.end(), port.device) == known.end()) known.push_back(port.device);
+    }
+    if (!absent.empty()) {
+      findings.push_back({Severity::kWarning, "NCCL is told to use RDMA adapters that aren't here.", fmt::format("NCCL_IB_HCA={}: there is no {}. Where none is left, NCCL takes sockets.", wanted->second, join(absent, ", ")),
+                          known.empty() ? "This machine shows no RDMA adapter: load its driver, or pass /dev/infiniband into the container." : "Its adapters are " + join(known, ", ") + "."});
+    }
+  }
   bool active = false;
   for (const RdmaPort& port : facts.machine.rdma) active = active || port.state == "ACTIVE";
   for (const RdmaPort& port : facts.machine.rdma) {

@@ -1,6 +1,7 @@
 // The one place that looks at this machine for `wirewise doctor`.
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,7 +19,7 @@ namespace {
 constexpr std::array kVariables = {"NCCL_P2P_DISABLE",   "NCCL_IB_DISABLE",  "NCCL_SHM_DISABLE", "NCCL_P2P_LEVEL",       "NCCL_NET_GDR_LEVEL",      "NCCL_NVLS_ENABLE",
                                    "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_ALGO",      "NCCL_PROTO",           "NCCL_DEBUG",              "NCCL_MAX_NCHANNELS",
                                    "NCCL_BUFFSIZE",      "NCCL_LAUNCH_MODE", "OMP_NUM_THREADS",  "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING",    "TORCH_DISTRIBUTED_DEBUG",
-                                   "WIREWISE_NET",       "MASTER_ADDR",      "MASTER_PORT"};
+                                   "WIREWISE_NET",       "MASTER_ADDR",      "MASTER_PORT",      "NCCL_IB_HCA"};
 
 void look_at_memory(MachineFacts& facts, const Places& places) {
   struct statvfs shm {};
@@ -26,6 +27,7 @@ void look_at_memory(MachineFacts& facts, const Places& places) {
   if (::statvfs(mount.c_str(), &shm) == 0) {
     facts.shm_size = static_cast<Bytes>(shm.f_blocks) * shm.f_frsize;
     facts.shm_free = static_cast<Bytes>(shm.f_bavail) * shm.f_frsize;
+    facts.shm_writable = ::access(mount.c_str(), W_OK | X_OK) == 0;
   }
   rlimit limit{};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) facts.memlock = limit.rlim_cur;

@@ -36,6 +36,15 @@ bool without_ll128(const std::string& protocols) {
 /// Whether interfaces are named (not left out, as "^docker0,lo" does) and the first of them is a bridge of containers.
 bool names_bridge(const std::string& interfaces) { return is_host_bridge(interfaces.starts_with('=') ? std::string_view(interfaces).substr(1) : std::string_view(interfaces)); }
 
+/// Whether an interface that is no PCI device leads to no other host of a cluster, by its name. Bonds, VLANs and adapters of virtual machines
+/// that aren't on PCI do lead there.
+bool is_virtual(std::string_view interface) {
+  static constexpr std::string_view kStarts[] = {"tun", "tap", "wg", "tailscale", "zt", "cali", "flannel", "cilium", "vxlan", "dummy", "ifb", "kube-", "nodelocaldns"};
+  return is_host_bridge(interface) || std::any_of(std::begin(kStarts), std::end(kStarts), [&](std::string_view start) { return interface.starts_with(start); });
+}
+
+std::string counted(double count, const std::string& what) { return fmt::format("{:.3g} {}{}", count, what, count == 1 ? "" : "s"); }
+
 }  // namespace
 
 bool is_host_bridge(std::string_view interface) noexcept {
@@ -51,6 +60,10 @@ std::vector<Finding> check_shared_memory(const MachineFacts& facts) {
                                           : "Make it larger: mount -o remount,size=8G /dev/shm, and the same in /etc/fstab.";
   if (!facts.shm_size) {
     return {{Severity::kWarning, "There is no /dev/shm.", "No file system is mounted there.", "NCCL, Gloo's and PyTorch's data loaders need it: mount -t tmpfs tmpfs /dev/shm."}};
+  }
+  if (!facts.shm_writable) {
+    return {{Severity::kError, "/dev/shm can't be written.", "This process may create no files in /dev/shm: it is mounted read-only, or belongs to others.",
+             "NCCL, Gloo's and PyTorch's data loaders need it: mount -o remount,rw,mode=1777 /dev/shm."}};
   }
   const auto ranks = static_cast<Bytes>(likely_ranks(facts));
   const Bytes free = facts.shm_free.value_or(*facts.shm_size);
@@ -95,7 +108,7 @@ std::vector<Finding> check_interfaces(const MachineFacts& facts) {
   std::vector<std::string> fit;
   for (const comm::HostInterface& interface : facts.interfaces) {
     const bool real = std::any_of(facts.machine.net.begin(), facts.machine.net.end(), [&](const NetDevice& net) { return net.name == interface.name && !net.pci.empty(); });
-    if (interface.up && !interface.loopback && !interface.addresses.empty() && real) fit.push_back(interface.name + " (" + interface.addresses.front() + ")");
+    if (interface.up && !interface.loopback && !interface.addresses.empty() && (real || !is_virtual(interface.name))) fit.push_back(interface.name + " (" + interface.addresses.front() + ")");
   }
   const bool named = !value_of(facts, "WIREWISE_NET").empty() || !value_of(facts, "NCCL_SOCKET_IFNAME").empty() || !value_of(facts, "GLOO_SOCKET_IFNAME").empty();
   if (fit.size() < 2 || named) return {};
@@ -120,11 +133,11 @@ std::vector<Finding> check_cores(const MachineFacts& facts) {
   }
   const int ranks = facts.ranks > 0 ? facts.ranks : static_cast<int>(devices_of(facts.reading.wiring, DeviceKind::kGpu).size());
   if (ranks > cores) {
-    findings.push_back({Severity::kWarning, fmt::format("{} ranks share {:.3g} cores.", ranks, cores), "Ranks that wait for each other take turns on a core, and every collective waits for the last.",
+    findings.push_back({Severity::kWarning, fmt::format("{} share {}.", counted(ranks, "rank"), counted(cores, "core")), "Ranks that wait for each other take turns on a core, and every collective waits for the last.",
                         "Start no more ranks than cores."});
-  } else if (const auto threads = parse_integer(value_of(facts, "OMP_NUM_THREADS")); threads && *threads > 0 && static_cast<double>(*threads) * ranks > cores) {
-    findings.push_back({Severity::kWarning, fmt::format("{} ranks of {} threads are more than {:.3g} cores.", ranks, *threads, cores), fmt::format("OMP_NUM_THREADS={}.", *threads),
-                        fmt::format("Set OMP_NUM_THREADS={}.", std::max(1, static_cast<int>(cores / ranks)))});
+  } else if (const auto threads = parse_integer(value_of(facts, "OMP_NUM_THREADS")); threads && *threads > 0 && static_cast<double>(*threads) * std::max(ranks, 1) > cores) {
+    findings.push_back({Severity::kWarning, fmt::format("{} of {} {} more than {}.", counted(std::max(ranks, 1), "rank"), counted(static_cast<double>(*threads), "thread"), ranks > 1 ? "are" : "is", counted(cores, "core")),
+                        fmt::format("OMP_NUM_THREADS={}.", *threads), fmt::format("Set OMP_NUM_THREADS={}.", std::max(1, static_cast<int>(cores / std::max(ranks, 1))))});
   }
   return findings;
 }
@@ -209,6 +222,9 @@ std::vector<Finding> diagnose_machine(const MachineFacts& facts) {
     for (Finding& finding : check(facts)) all.push_back(std::move(finding));
   }
   for (Finding& finding : check_wiring(facts.reading.wiring)) all.push_back(std::move(finding));
+  if (facts.reading.partial) {
+    for (const Note& note : facts.reading.notes) all.push_back({Severity::kWarning, "Not all of this machine can be seen.", note.text, "Mount /sys where the doctor runs: what it can't see it can't find wrong."});
+  }
   sort_findings(all);
   return all;
 }

@@ -16,6 +16,7 @@
 #include "wirewise/base/node_list.h"
 #include "wirewise/base/text.h"
 #include "wirewise/cli/commands.h"
+#include "wirewise/cli/notes.h"
 #include "wirewise/cli/place_traffic.h"
 #include "wirewise/plan/emit.h"
 #include "wirewise/plan/placement_traffic.h"
@@ -36,12 +37,12 @@ struct Options {
   JobsetOptions jobset;
 };
 
-Wiring wiring_of(const Options& options) {
+Reading reading_of(const Options& options) {
   if (!options.cluster.empty() && !options.from.empty()) throw bad_input("--cluster and --from both say where the wiring is.", "Give either.");
   const std::string& file = options.cluster.empty() ? options.from : options.cluster;
-  if (file.empty()) return discover().wiring;
-  if (auto shipped = read_shipped(file)) return std::move(shipped->wiring);
-  return read_wiring_file(file).wiring;
+  if (file.empty()) return discover();
+  if (auto shipped = read_shipped(file)) return std::move(*shipped);
+  return read_wiring_file(file);
 }
 
 /// Names with commas between them, or as Slurm writes them: node[001-004,7].
@@ -79,6 +80,10 @@ std::vector<int> free_devices(const Wiring& wiring, const std::string& exclude) 
     }
   }
   if (devices.empty() && !out.empty() && out.size() == names.size()) throw bad_input("--exclude leaves out all hosts: no GPUs are left to put ranks on.", "Leave fewer out.");
+  if (devices.empty() && !out.empty() && !(devices_of(wiring, DeviceKind::kGpu).empty() && devices_of(wiring, DeviceKind::kCpu).empty())) {
+    throw bad_input("--exclude leaves out all hosts that have GPUs.", "Leave fewer out.");
+  }
+  if (devices.empty() && names.empty()) throw bad_input("this wiring has no hosts to put ranks on.", "Give one that has, with --cluster or --from; hosts that a description takes out don't count.");
   if (devices.empty()) throw bad_input("this wiring has no GPUs to put ranks on.", "Give one that has, with --cluster or --from.");
   return devices;
 }
@@ -244,7 +249,9 @@ void order_linearly(Placement& placement, const std::vector<int>& devices, const
 
 void run(const Options& options) {
   if (options.order == "linear" && options.nodes > 0) throw bad_input("--order linear takes the devices as they come, and --nodes chooses among hosts.", "Leave either out; --exclude takes hosts out.");
-  const Wiring wiring = wiring_of(options);
+  const Reading reading = reading_of(options);
+  print_notes(reading, !options.cluster.empty() ? options.cluster : !options.from.empty() ? options.from : "this machine");
+  const Wiring& wiring = reading.wiring;
   PlacementOptions how;
   how.devices = free_devices(wiring, options.exclude);
   how.nodes = options.nodes;

@@ -10,6 +10,7 @@
 #include "wirewise/base/text.h"
 #include "wirewise/cli/bench_sizes.h"
 #include "wirewise/cli/commands.h"
+#include "wirewise/cli/notes.h"
 #include "wirewise/cli/topo.h"
 #include "wirewise/wiring/discover.h"
 #include "wirewise/wiring/formats.h"
@@ -25,15 +26,6 @@ struct Options {
   bool json = false;
 };
 
-void print_notes(const Reading& reading, const std::string& file) {
-  for (const Note& note : reading.notes) {
-    std::string place = printable(file);
-    if (note.line > 0) place += ":" + std::to_string(note.line);
-    if (note.line > 0 && note.column > 0) place += ":" + std::to_string(note.column);
-    std::cerr << place << ": note: " << printable(note.text) << (note.remedy.empty() ? "" : " ") << printable(note.remedy) << "\n";
-  }
-}
-
 void run(const Options& options) {
   if (!options.bytes.empty() && options.to != "text" && options.to != "json") throw bad_input("--bytes adds lines to the text, and all_reduce to the JSON.", "Leave it out, or leave --to out.");
   if (options.json && options.to != "text" && options.to != "json") throw bad_input("--json and --to " + options.to + " ask for different forms.", "Give either.");
@@ -42,7 +34,7 @@ void run(const Options& options) {
   if (std::find(sizes.begin(), sizes.end(), Bytes{0}) != sizes.end()) throw bad_input("--bytes 0: nothing takes no time.", "Give sizes of 1 byte or more.");
   const bool here = options.from.empty();
   const Reading reading = here ? discover() : read_wiring_file(options.from);
-  print_notes(reading, here ? "this machine" : options.from == "-" ? "standard input" : options.from);
+  print_notes(reading, here ? "this machine" : options.from);
   if (options.json || options.to == "json") {
     std::string text = write_json(reading);
     if (!sizes.empty()) text.insert(text.size() - 1, ",\"all_reduce\":" + group_times_json(reading.wiring, sizes));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -16,15 +17,25 @@ constexpr int kMostCpus = 1 << 16;
 
 const Device& device_at(const Wiring& wiring, int device) { return wiring.devices[static_cast<std::size_t>(device)]; }
 
-/// "GPU3" is 3; else its place among the host's GPUs by PCI address, or in the graph.
+/// "GPU3" is 3.
+std::optional<int> number_in_name(const std::string& name) {
+  const auto number = name.starts_with("GPU") ? parse_integer(std::string_view(name).substr(3)) : std::nullopt;
+  if (!number || *number < 0 || *number >= kMostCpus) return std::nullopt;
+  return static_cast<int>(*number);
+}
+
+/// As CUDA numbers it by PCI_BUS_ID: the number in its name, which counts GPUs that the description leaves out; but where names don't follow
+/// the PCI addresses, or have no numbers, its place among the host's GPUs by PCI address, or in the graph.
 int number_of_gpu(const Wiring& wiring, int device, const std::vector<int>& gpus) {
-  const std::string& name = device_at(wiring, device).name;
-  if (name.starts_with("GPU")) {
-    if (const auto number = parse_integer(std::string_view(name).substr(3)); number && *number >= 0 && *number < kMostCpus) return static_cast<int>(*number);
-  }
   std::vector<int> order = gpus;
   const bool known = std::all_of(order.begin(), order.end(), [&](int gpu) { return !device_at(wiring, gpu).pci.empty(); });
-  if (known) std::sort(order.begin(), order.end(), [&](int a, int b) { return device_at(wiring, a).pci < device_at(wiring, b).pci; });
+  if (known) std::sort(order.begin(), order.end(), [&](int a, int b) { return lower_case(device_at(wiring, a).pci) < lower_case(device_at(wiring, b).pci); });
+  const auto own = number_in_name(device_at(wiring, device).name);
+  const auto out_of_order = [&](int a, int b) {
+    const auto first = number_in_name(device_at(wiring, a).name), second = number_in_name(device_at(wiring, b).name);
+    return !first || !second || *first >= *second;
+  };
+  if (own && (!known || std::adjacent_find(order.begin(), order.end(), out_of_order) == order.end())) return *own;
   return static_cast<int>(std::find(order.begin(), order.end(), device) - order.begin());
 }
 

@@ -25,7 +25,7 @@ class ClusterBuilder {
       if (!spec_.hosts[i].out) add_host_of(i);
     }
     for (std::size_t i = 0; i < spec_.hosts.size(); ++i) {
-      if (!spec_.hosts[i].out && !spec_.hosts[i].kind->domain.empty()) join_domain(spec_.hosts[i], first_[i]);
+      if (spec_.hosts[i].kind->domain_hosts > 0) join_domain(spec_.hosts[i], first_[i]);
     }
     if (!spec_.network.levels.empty()) add_network();
     tell_apart();
@@ -75,10 +75,12 @@ class ClusterBuilder {
     ++hosts_;
   }
 
-  /// Hosts of one kind, one after another, fill the reach of an NVSwitch outside of them.
+  /// Hosts of one kind and rack, one after another, fill the reach of an NVSwitch outside of them. The place of one that is out stays empty.
   void join_domain(const ClusterHost& host, int base) {
-    auto& [in, middle] = domains_[host.kind->name];
-    if (in % host.kind->domain_hosts == 0) {
+    auto& [in, middle] = domains_[{host.kind->name, host.rack}];
+    if (in++ % host.kind->domain_hosts == 0) middle = -1;
+    if (host.out || host.kind->domain.empty()) return;
+    if (middle == -1) {
       Device device;
       device.name = "nvswitch" + std::to_string(nvswitches_++);
       device.kind = DeviceKind::kNvSwitch;
@@ -86,7 +88,6 @@ class ClusterBuilder {
       device.nvls = host.kind->domain_nvls;
       middle = add_device(wiring_, std::move(device));
     }
-    ++in;
     for (const Link& link : host.kind->domain) add_link(wiring_, base + link.from, middle, link);
   }
 
@@ -138,7 +139,7 @@ class ClusterBuilder {
         const LinkClass* of = host.port != nullptr ? host.port : network.port != nullptr ? network.port : &link_class(std::string_view(host.kind->port_class));
         Link link = make_link(*of, 1, Provenance::kSpec);
         at.down += link.beta;
-        if (!host.out) add_link(wiring_, first_[i] + host.kind->ports[port], at.device, std::move(link));
+        if (!host.out && host.kind->ports[port] >= 0) add_link(wiring_, first_[i] + host.kind->ports[port], at.device, std::move(link));
       }
     }
     for (std::size_t level = 1; level < network.levels.size(); ++level) groups = add_level(groups, static_cast<int>(level));
@@ -202,7 +203,7 @@ class ClusterBuilder {
   const ClusterSpec& spec_;
   Wiring wiring_;
   std::vector<int> first_;  // device of each host; -1 where it is out
-  std::map<std::string, std::pair<int, int>> domains_;  // of a kind of host: hosts so far, the NVSwitch that they fill
+  std::map<std::pair<std::string, std::string>, std::pair<int, int>> domains_;  // of a kind of host and a rack: hosts so far, the NVSwitch that they fill
   std::map<std::string, int> rack_group_;
   int hosts_ = 0, nvswitches_ = 0;
 };
@@ -240,9 +241,7 @@ HostTemplate without(const HostTemplate& kind, const std::vector<int>& gpus, con
     left.wiring.links.back().from = moved(link.from);
     left.wiring.links.back().to = moved(link.to);
   }
-  for (int port : kind.ports) {
-    if (moved(port) >= 0) left.ports.push_back(moved(port));
-  }
+  for (int port : kind.ports) left.ports.push_back(port < 0 ? -1 : moved(port));  // the others keep their rails
   for (const Link& link : kind.domain) {
     if (moved(link.from) < 0) continue;
     left.domain.push_back(link);

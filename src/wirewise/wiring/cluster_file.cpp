@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
+#include <tuple>
 
 #include "wirewise/base/nearest.h"
 #include "wirewise/base/text.h"
@@ -27,6 +29,7 @@ class ClusterReader {
   Reading read() {
     reading_.format = Format::kClusterToml;
     if (!settings_.has("host")) return one_host_file();
+    settings_.expect({"name", "about", "source", "template", "host", "override", "network", "level", "switch", "link", "measured", "rank", "fact", "partial"});
     state("name", settings_.text("name"));
     state("about", settings_.text("about"));
     for (const std::string& source : settings_.texts("source")) state("source", source);
@@ -124,6 +127,7 @@ class ClusterReader {
     std::vector<std::string> names = names_setting(entry, "names");
     const std::vector<std::string> literal = entry.texts("literal_names");  // whose brackets and commas are their own
     names.insert(names.end(), literal.begin(), literal.end());
+    if (names.empty() && (entry.has("names") || entry.has("literal_names"))) throw entry.wrong("names", "names lists no host.", "Name them, or leave names out and give count.");
     const int count = entry.integer("count", names.empty() ? 1 : static_cast<int>(names.size()), 1, kMostHosts);
     const std::string prefix = entry.text("prefix", "node");
     const int first = entry.integer("first", static_cast<int>(spec_.hosts.size()), 0, 1'000'000'000);
@@ -165,16 +169,23 @@ class ClusterReader {
     const std::vector<int> gpus = entry.integers("gpus_out", 0, 65535);
     const std::vector<int> nics = entry.integers("nics_out", 0, 65535);
     const bool out = entry.truth("out", false);
-    std::map<const HostTemplate*, std::shared_ptr<const HostTemplate>> less;
+    if (port.empty() && gpus.empty() && nics.empty() && !entry.has("out") && !entry.has("rack") && !entry.has("template")) {
+      throw entry.wrong("hosts", "this override changes nothing.", "Give gpus_out, nics_out, link, rack, template or out.");
+    }
     for (ClusterHost* host : hosts) {
       if (entry.has("rack")) host->rack = entry.text("rack");
-      if (entry.has("template")) host->kind = kind_of(entry, entry.text("template"));
-      if (!port.empty()) host->port = &class_setting(entry, "link", port);
+      Taken& taken = taken_[host];
+      if (taken.whole == nullptr) taken.whole = host->kind;
+      if (entry.has("template")) taken.whole = kind_of(entry, entry.text("template"));
+      if (!port.empty()) host->port = &network_class(entry, "link", port);
       host->out = host->out || out;
-      if (gpus.empty() && nics.empty()) continue;
-      auto& kind = less[host->kind.get()];
+      taken.gpus.insert(gpus.begin(), gpus.end());
+      taken.nics.insert(nics.begin(), nics.end());
+      host->kind = taken.whole;
+      if (taken.gpus.empty() && taken.nics.empty()) continue;
+      auto& kind = less_[{taken.whole, taken.gpus, taken.nics}];
       try {
-        if (kind == nullptr) kind = std::make_shared<const HostTemplate>(without(*host->kind, gpus, nics));
+        if (kind == nullptr) kind = std::make_shared<const HostTemplate>(without(*taken.whole, {taken.gpus.begin(), taken.gpus.end()}, {taken.nics.begin(), taken.nics.end()}));
       } catch (const Error& failure) {
         throw entry.wrong(gpus.empty() ? "nics_out" : "gpus_out", failure.sentence(), failure.remedy());
       }
@@ -213,6 +224,8 @@ class ClusterReader {
         level.by_rack = entry.truth("by_rack", false);
         level.below = entry.integer("hosts", 0, 1, kMostHosts);
         if (level.by_rack && level.below > 0) throw entry.wrong("by_rack", "a leaf holds either a rack or a number of hosts.");
+        const auto lost = std::find_if(spec_.hosts.begin(), spec_.hosts.end(), [](const ClusterHost& host) { return host.rack.empty(); });
+        if (level.by_rack && lost != spec_.hosts.end()) throw entry.wrong("by_rack", printable(lost->name) + " is in no rack, so no leaf is its own.", "Give its [[host]] a rack or per_rack.");
       } else {
         level.below = entry.integer("groups", 0, 1, kMostHosts);
       }
@@ -295,6 +308,13 @@ class ClusterReader {
   ClusterSpec spec_;
   std::map<std::string, std::shared_ptr<const HostTemplate>> kinds_;
   std::map<std::string, std::size_t> by_name_;
+  /// What overrides leave of a host, by the numbers of its whole kind.
+  struct Taken {
+    std::shared_ptr<const HostTemplate> whole;
+    std::set<int> gpus, nics;
+  };
+  std::map<const ClusterHost*, Taken> taken_;
+  std::map<std::tuple<std::shared_ptr<const HostTemplate>, std::set<int>, std::set<int>>, std::shared_ptr<const HostTemplate>> less_;
   std::map<std::string, int> outside_;
   std::size_t racks_ = 0;
 };

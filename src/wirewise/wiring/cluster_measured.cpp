@@ -14,10 +14,12 @@ namespace wirewise {
 namespace {
 
 constexpr double kMostFigure = 1e9;
+constexpr double kAboveSpec = 1.05;  // rounding of measurements
 
 }  // namespace
 
 void read_measured(Settings& entry, const std::map<std::string, std::size_t>& hosts_known, Reading& reading) {
+  entry.expect({"class", "units", "hosts", "alpha_us", "beta_GBps", "source", "between", "date", "sizes", "residual_percent"});
   const std::string name = entry.text("class");
   if (name.empty()) throw entry.wrong("class", "measured figures need the class of their links.", "See wirewise topo links for the names.");
   LinkClass of;
@@ -56,6 +58,7 @@ void read_measured(Settings& entry, const std::map<std::string, std::size_t>& ho
     return host >= 0 ? chosen[static_cast<std::size_t>(host)] : false;
   };
   int changed = 0;
+  BytesPerSecond exceeded = 0;  // what the standard says of a link that is said to carry more
   for (Link& link : reading.wiring.links) {
     const bool by_kind = of.kind == LinkKind::kSharedMemory;
     const bool by_generation = of.generation > 0;
@@ -63,9 +66,14 @@ void read_measured(Settings& entry, const std::map<std::string, std::size_t>& ho
     if (!same || (units > 0 && link.lanes != units) || (!of_chosen(link.from) && !of_chosen(link.to))) continue;
     if (alpha >= 0) link.alpha = alpha * 1e-6;
     if (beta >= 0) link.beta = beta * 1e9 * (of.unit == "link" ? std::max(link.lanes, 1) : 1);  // of NVLinks and xGMI side by side it is one's
+    if (beta >= 0 && link.spec > 0 && link.beta > link.spec * kAboveSpec) exceeded = link.spec;
     link.provenance = Provenance::kMeasured;
     link.source = by_generation || by_kind ? source : of.name + ", " + source;
     ++changed;
+  }
+  if (exceeded > 0) {
+    reading.notes.push_back({entry.line(), 0, fmt::format("beta_GBps = {} makes links of {} faster than the {:.4g} GB/s a direction that the standard gives them.", beta, printable(name), exceeded / 1e9),
+                             "It is in gigabytes a second and per direction: an eighth of Gbit/s."});
   }
   if (changed == 0) reading.notes.push_back({entry.line(), 0, "no link is " + printable(name) + ", so these measured figures change nothing."});
 }

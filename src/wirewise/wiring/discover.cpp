@@ -37,6 +37,10 @@ class Discovery {
       std::erase(parts, "");
       if (!parts.empty()) fact(port.device + ":" + std::to_string(port.port), "rdma", join(parts, ", "));
     }
+    if (machine_.pci.empty() && machine_.net.empty()) {
+      note("no PCI device and no network interface can be seen: /sys isn't mounted here, or shows none. GPUs and NICs are missing.");
+      reading_.partial = true;
+    }
     const GpuDirect& direct = machine_.gpudirect;
     if (!direct.driver.empty()) fact(machine_.host, "nvidia kernel driver", direct.driver + (direct.open_module ? ", open" : ", closed"));
     if (!direct.peer_memory.empty()) fact(machine_.host, "GPUDirect RDMA", direct.peer_memory + " is loaded");

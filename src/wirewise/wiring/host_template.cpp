@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "wirewise/base/nearest.h"
 #include "wirewise/base/text.h"
@@ -64,6 +65,7 @@ class TemplateReader {
   }
 
   void composed() {
+    settings_.expect({"host", "name", "about", "source", "model", "device", "gpus", "nics", "sockets", "numa", "bridge", "nvlink", "measured"});
     read_gpus();
     read_nics();
     const std::string between = settings_.text("sockets");
@@ -89,10 +91,11 @@ class TemplateReader {
       device.model = kind.text("model");
       device.memory = static_cast<Bytes>(kind.number("memory_gib", 0, 0, 1 << 20) * static_cast<double>(kGiB));
       const Link link = attach(kind);
-      const std::vector<std::string> cpus = kind.texts("pci");
+      const std::vector<std::string> addresses = kind.texts("pci");
+      if (!addresses.empty() && addresses.size() != static_cast<std::size_t>(count)) throw kind.wrong("pci", fmt::format("pci lists {} addresses, but count is {}.", addresses.size(), count));
       for (int i = 0; i < count; ++i) {
         device.name = "GPU" + std::to_string(gpus_.size());
-        device.pci = static_cast<std::size_t>(i) < cpus.size() ? cpus[static_cast<std::size_t>(i)] : "";
+        device.pci = addresses.empty() ? "" : addresses[static_cast<std::size_t>(i)];
         gpus_.push_back({add(device), link, false});
       }
       kind.finish();
@@ -108,12 +111,13 @@ class TemplateReader {
       if (network != LinkKind::kEthernet && network != LinkKind::kInfiniband) throw kind.wrong("link", printable(port) + " is no network.");
       const bool joins = kind.truth("network", true);
       const std::vector<std::string> names = kind.texts("names");
+      if (!names.empty() && names.size() != static_cast<std::size_t>(count)) throw kind.wrong("names", fmt::format("names lists {} NICs, but count is {}.", names.size(), count));
       Device device;
       device.kind = DeviceKind::kNic;
       device.model = kind.text("model", port);
       const Link link = attach(kind);
       for (int i = 0; i < count; ++i) {
-        device.name = static_cast<std::size_t>(i) < names.size() ? names[static_cast<std::size_t>(i)] : "NIC" + std::to_string(nics_.size());
+        device.name = names.empty() ? "NIC" + std::to_string(nics_.size()) : names[static_cast<std::size_t>(i)];
         nics_.push_back({add(device), link, false});
         if (!joins) continue;
         if (host_.port_class.empty()) host_.port_class = port;
@@ -129,6 +133,9 @@ class TemplateReader {
     const int generation = at.integer("pcie", 0, 0, 8);
     const int lanes = at.integer("lanes", 16, 1, 32);
     if (name.empty()) return pcie_link(generation, lanes, Provenance::kSpec);
+    for (const char* key : {"pcie", "lanes"}) {
+      if (at.has(key)) throw at.wrong(key, fmt::format("what hangs on {} has no {} of its own.", printable(name), key), "Give either host_link, or pcie and lanes.");
+    }
     return make_link(class_of(at, "host_link", name), 1, Provenance::kSpec);
   }
 
@@ -146,7 +153,7 @@ class TemplateReader {
       device.kind = DeviceKind::kNumaNode;
       device.numa = numa.integer("node", static_cast<int>(i), 0, 1023);
       device.name = "numa" + std::to_string(device.numa);
-      device.cpus = numa.text("cpus");
+      device.cpus = cpus_of(numa);
       device.memory = static_cast<Bytes>(numa.number("memory_gib", 0, 0, 1 << 24) * static_cast<double>(kGiB));
       if (numas_.contains(device.numa)) throw numa.wrong("node", fmt::format("NUMA node {} is described twice.", device.numa));
       int parent = 0;
@@ -168,6 +175,22 @@ class TemplateReader {
       place(numa, added, device.numa);
       numa.finish();
     }
+  }
+
+  /// CPUs as Linux lists them, with blanks or without.
+  [[nodiscard]] static std::string cpus_of(Settings& numa) {
+    std::string list = numa.text("cpus");
+    const std::string said = list;
+    std::erase_if(list, [](char c) { return c == ' ' || c == '\t'; });
+    if (list.empty()) return list;
+    constexpr long long kMostCpu = (1 << 16) - 1;
+    for (const std::string& part : split(list, ',')) {
+      const auto dash = part.find('-');
+      const auto first = parse_integer(std::string_view(part).substr(0, dash));
+      const auto last = dash == std::string::npos ? first : parse_integer(std::string_view(part).substr(dash + 1));
+      if (!first || !last || *first < 0 || *last < *first || *last > kMostCpu) throw numa.wrong("cpus", "\"" + printable(said) + "\" lists no CPUs.", "Write them as Linux does: \"0-23,48-71\".");
+    }
+    return list;
   }
 
   void read_bridge(Settings& bridge) {
@@ -267,9 +290,19 @@ class TemplateReader {
     const int hosts = nvlink.integer("hosts", 1, 1, 1024);
     const int gpus = static_cast<int>(gpus_.size());
     const LinkClass* of = name.empty() ? nullptr : &class_of(nvlink, "link", name);
+    if (of != nullptr && nvlink.has("generation")) throw nvlink.wrong("generation", "[nvlink] has either a link or a generation.");
+    if (nvlink.has("pairs") && !reach.empty()) throw nvlink.wrong("switch", "[nvlink] has either a switch or pairs.");
+    if (!reach.empty() && !nvlink.has("links")) throw nvlink.wrong("switch", "[nvlink] needs links, the number of NVLinks that each GPU has to the switch.");
+    for (const char* key : {"links", "nvls", "hosts"}) {
+      if (reach.empty() && nvlink.has(key) && (key != std::string_view("nvls") || nvls)) throw nvlink.wrong(key, fmt::format("{} goes with a switch of NVLinks; pairs have theirs in each list.", key), "Leave it out, or give switch.");
+    }
+    if (reach == "rack" && !nvlink.has("hosts")) throw nvlink.wrong("switch", "the switch of a rack needs hosts, the number that it joins.", "GB200 NVL72 has hosts = 18.");
+    if (reach == "host" && nvlink.has("hosts")) throw nvlink.wrong("hosts", "hosts goes with switch = \"rack\"; a host's own switch joins one.");
+    std::set<std::pair<int, int>> joined;
     const auto bundle = [&](int count) { return of == nullptr ? nvlink_link(generation, count, Provenance::kSpec) : make_link(*of, count, Provenance::kSpec); };
     for (const auto& pair : nvlink.tuples("pairs", 3, 0, kMostUnits)) {
       if (pair[0] >= gpus || pair[1] >= gpus || pair[0] == pair[1] || pair[2] < 1) throw nvlink.wrong("pairs", fmt::format("[{}, {}, {}] is no pair of two GPUs and their NVLinks.", pair[0], pair[1], pair[2]));
+      if (!joined.insert(std::minmax(pair[0], pair[1])).second) throw nvlink.wrong("pairs", fmt::format("the pair of GPU {} and GPU {} stands there twice.", std::min(pair[0], pair[1]), std::max(pair[0], pair[1])), "Give it once: its links lead both ways.");
       add_link(host_.wiring, gpus_[static_cast<std::size_t>(pair[0])].device, gpus_[static_cast<std::size_t>(pair[1])].device, bundle(pair[2]));
     }
     if (reach == "host") {

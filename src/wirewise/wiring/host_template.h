@@ -14,7 +14,7 @@ struct HostTemplate {
   std::string name, about;
   std::vector<std::string> sources;
   Wiring wiring;            // the host is device 0, and all are of host 0
-  std::vector<int> ports;   // NICs that the network joins, in order
+  std::vector<int> ports;   // NICs that the network joins, in order; -1: one that was taken out, whose place stays empty
   std::string port_class;   // what their ports are, a class of links.toml; empty where there is no NIC
   int domain_hosts = 0;     // hosts whose GPUs one NVSwitch outside of them joins; 0: none
   bool domain_nvls = false;

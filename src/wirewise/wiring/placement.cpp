@@ -92,11 +92,12 @@ class Placer {
 
   Placement place() {
     Placement placement;
-    std::vector<int> linear(at(traffic_.ranks));
-    std::iota(linear.begin(), linear.end(), 0);
+    std::vector<int> all(model_.slots().size());
+    std::iota(all.begin(), all.end(), 0);
+    const std::vector<int> linear = first_of(all);
     placement.linear = pricer_.time(linear);
     placement.random = random_order();
-    if (options_.nodes == 0) take(linear, {});  // first: it stays where nothing is better
+    take(linear, {});  // first: it stays where nothing is better
     map();
     const RankBlocks blocks = rank_blocks(traffic_, order_);
     take(refined(model_, traffic_, blocks, best_, options_.nodes != 0, size() > kLarge ? kLargeBudget : kRefineBudget), order_);
@@ -113,6 +114,20 @@ class Placer {
 
  private:
   [[nodiscard]] double size() const { return static_cast<double>(pricer_.size()) + traffic_.ranks; }
+
+  /// The slots of the first ranks in this order: with a number of hosts, of the first that have room, equally many of each.
+  [[nodiscard]] std::vector<int> first_of(std::span<const int> slots) const {
+    if (each_ == 0) return {slots.begin(), slots.begin() + traffic_.ranks};
+    std::map<int, int> room, taken;
+    for (const Slot& slot : model_.slots()) ++room[slot.host];
+    std::vector<int> first;
+    for (const int slot : slots) {
+      const int host = model_.slots()[at(slot)].host;
+      if (room[host] < each_ || (!taken.contains(host) && static_cast<int>(taken.size()) == options_.nodes)) continue;
+      if (taken[host]++ < each_) first.push_back(slot);
+    }
+    return first;
+  }
 
   [[nodiscard]] int hosts_used(const std::vector<int>& slot_of) const {
     std::set<int> hosts;
@@ -154,7 +169,7 @@ class Placer {
     const int count = static_cast<int>(std::clamp(kRandomBudget / size(), 3.0, static_cast<double>(kRandomOrders)));
     for (int i = 0; i < count; ++i) {
       for (std::size_t left = slots.size(); left > 1; --left) std::swap(slots[left - 1], slots[random() % left]);  // std::shuffle differs between libraries
-      times.push_back(pricer_.time(std::span(slots).first(at(traffic_.ranks))));
+      times.push_back(pricer_.time(first_of(slots)));
     }
     std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
     return times[times.size() / 2];

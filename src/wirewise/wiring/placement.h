@@ -55,8 +55,8 @@ struct PlacementOptions {
 struct Placement {
   std::vector<int> device;  // of each rank
   CommunicationTime time;
-  CommunicationTime linear;  // ranks in the order of the devices
-  CommunicationTime random;  // the median of several random orders
+  CommunicationTime linear;  // ranks in the order of the devices; with `nodes` on the first hosts that have room
+  CommunicationTime random;  // the median of several random orders, on as many hosts
   bool exact = false;        // no placement is faster in this model
   std::vector<std::string> why;
 };

@@ -33,7 +33,10 @@ struct Settings::Value::Entry {
 std::string Settings::Value::what() const {
   if (const auto* text = std::get_if<std::string>(&data)) return "\"" + printable(text->substr(0, 60)) + "\"";
   if (const auto* integer = std::get_if<std::int64_t>(&data)) return std::to_string(*integer);
-  if (const auto* real = std::get_if<double>(&data)) return fmt::format("{}", *real);
+  if (const auto* real = std::get_if<double>(&data)) {
+    const std::string digits = fmt::format("{}", *real);
+    return digits.find_first_of(".ein") == std::string::npos ? digits + ".0" : digits;  // 2.0 is no whole number in TOML
+  }
   if (const auto* truth = std::get_if<bool>(&data)) return *truth ? "true" : "false";
   if (std::holds_alternative<List>(data)) return "a list";
   if (std::holds_alternative<Table>(data)) return "a table";
@@ -207,6 +210,11 @@ void Settings::finish() const {
     if (std::find(asked_.begin(), asked_.end(), entry.key) != asked_.end()) continue;
     throw unreadable(*file_, entry.line, entry.column, "there is no key " + printable(entry.key) + " here.", suggest(entry.key, asked_));
   }
+}
+
+void Settings::expect(std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) (void)find(key);
+  finish();
 }
 
 Error Settings::wrong(std::string_view key, const std::string& what, const std::string& remedy) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -38,6 +39,8 @@ class Settings {
   [[nodiscard]] std::vector<std::string> keys() const;
   /// Throws bad input for a key that none of the calls above asked for.
   void finish() const;
+  /// Throws bad input for a key that is none of these: before what it leaves unsaid is missed.
+  void expect(std::initializer_list<std::string_view> keys);
   /// Bad input at the place of a key, or of the table where it has none.
   [[nodiscard]] Error wrong(std::string_view key, const std::string& what, const std::string& remedy = {}) const;
   [[nodiscard]] int line() const noexcept;
