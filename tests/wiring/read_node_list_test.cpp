@@ -99,5 +99,14 @@ TEST(ReadNodeList, AnEmptyFileSaysThatItIs) {
   }
 }
 
+TEST(ReadNodeList, AHostWithSlotsThatStandsThereTwiceIsNoted) {
+  // A list for -H above the host file of the same hosts.
+  const Reading reading = read_wiring("n1:2,n2:2\nn1 slots=2\nn2 slots=2\n", "t");
+  EXPECT_EQ(field::fact(reading, "n1", "slots"), "4");
+  EXPECT_TRUE(field::noted(reading, "n1 stands there again, first in line 1: its slots are added, 4 in all."));
+  // A line for each slot, as batch systems write it, is a host file like any.
+  EXPECT_FALSE(field::noted(read_wiring("n1\nn1\nn2\nn2\n", "t"), "again"));
+}
+
 }  // namespace
 }  // namespace wirewise

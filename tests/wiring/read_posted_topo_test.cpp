@@ -116,6 +116,20 @@ TEST(PostedTopo, AGpuThatLostItsNvlinksIsNoted) {
   EXPECT_FALSE(noted(read_wiring("\tGPU0\tGPU1\tGPU2\nGPU0\t X \tNV4\tPHB\nGPU1\tNV4\t X \tPHB\nGPU2\tPHB\tPHB\t X \n", "t"), "has no NVLink"));
 }
 
+TEST(PostedTopo, ReportsOnAnEnvironmentNameTheGpus) {
+  const std::string matrix = "GPU Topology:\nGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \tNV8\t0-7\t0\t\tN/A\nGPU1\tNV8\t X \t0-7\t0\t\tN/A\n";
+  for (const char* names : {"GPU models and configuration: \nGPU 0: NVIDIA H800\nGPU 1: NVIDIA H800\n\n", "GPU 0,1: NVIDIA H800\nGPU 0,1 Compute Capability: 9.0\n", "GPU 0: NVIDIA H800 (UUID: GPU-a)\nGPU 1: NVIDIA H800 (UUID: GPU-b)\n"}) {
+    const Reading reading = read_wiring(names + matrix, "t");
+    EXPECT_EQ(device(reading, "GPU0").model, "NVIDIA H800") << names;
+    EXPECT_EQ(device(reading, "GPU1").model, "NVIDIA H800") << names;
+    EXPECT_FALSE(noted(reading, "left out")) << names;
+  }
+  // What is said of a GPU is no name of it.
+  const Reading reading = read_wiring("GPU 0: 35 C\nGPU 1: 36 C\n" + matrix, "t");
+  EXPECT_EQ(device(reading, "GPU0").model, "");
+  EXPECT_FALSE(noted(reading, "left out"));
+}
+
 TEST(PostedTopo, RowsWithoutTheirHeadAreRefusedAtTheFirst) {
   EXPECT_EQ(refusal("as it says:\nGPU0\t X \tNV4\t0-7\nGPU1\tNV4\t X \t0-7\n").substr(0, 45), "f:2:1: there is no line of column heads (GPU0");
 }

@@ -69,6 +69,10 @@ Reading read_node_list(std::string_view text, std::string_view file) {
       } else {
         slots[found->second] += host.slots;
         with_slots = true;
+        constexpr std::size_t kMostNotes = 16;
+        if (host.slots_given && reading.notes.size() < kMostNotes) {
+          reading.notes.push_back({host.line, 0, names[found->second] + " stands there again, first in line " + std::to_string(line_of[found->second]) + ": its slots are added, " + std::to_string(slots[found->second]) + " in all."});
+        }
       }
     }
     if (!host.others.empty()) reading.facts.push_back({host.name, "also stated", host.others, host.line});

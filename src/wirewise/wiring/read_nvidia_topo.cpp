@@ -8,6 +8,7 @@
 
 #include "wirewise/base/text.h"
 #include "wirewise/wiring/host_builder.h"
+#include "wirewise/wiring/nvidia_topo_beside.h"
 #include "wirewise/wiring/nvidia_topo_lines.h"
 #include "wirewise/wiring/reading.h"
 
@@ -371,72 +372,6 @@ class Matrix {
   bool in_legend_ = false;
   bool peer_access_ = false;
 };
-
-/// The line with the command that prints PCIe alone; 0: there is none.
-int pcie_only(const std::vector<TextLine>& lines) {
-  for (const TextLine& line : lines) {
-    const auto words = words_of(line);
-    for (std::size_t i = 0; i + 1 < words.size(); ++i) {
-      const std::string& option = words[i + 1].text;
-      if (words[i].text == "topo" && (option.substr(0, option.find('`')) == "-mp" || option == "--matrix_pci")) return line.number;
-    }
-  }
-  return 0;
-}
-
-/// GPUs as nvidia-smi -L and -q name them, pasted beside a matrix, in their order.
-std::vector<Device> models_beside(const std::vector<TextLine>& lines) {
-  std::vector<Device> models;
-  bool memory = false;
-  for (const TextLine& line : lines) {
-    const std::string_view text = trimmed(line.text);
-    const std::size_t colon = text.find(':');
-    if (colon == std::string_view::npos) {
-      memory = text == "FB Memory Usage";
-      continue;
-    }
-    const std::string_view key = trimmed(text.substr(0, colon)), value = trimmed(text.substr(colon + 1));
-    const std::size_t end = value.find(" (UUID");
-    const bool listed = end != std::string_view::npos && key.starts_with("GPU ") && parse_integer(key.substr(4)) == static_cast<long long>(models.size());
-    if (listed || key == "Product Name") {
-      models.emplace_back();
-      models.back().model = std::string(value.substr(0, end));
-    } else if (memory && key == "Total" && !models.empty()) {
-      models.back().memory = static_cast<Bytes>(parse_integer(value.substr(0, value.find(' '))).value_or(0)) * kMiB;
-      memory = false;
-    }
-  }
-  return models;
-}
-
-/// What nvidia-smi -q in the same file says, where it can be read.
-std::optional<Reading> report_beside(std::string_view text, std::string_view file, const std::vector<TextLine>& lines) {
-  if (!looks_like_nvidia_report(lines)) return std::nullopt;
-  try {
-    return read_nvidia_report(text, file);
-  } catch (const Error&) {
-    return std::nullopt;  // names are taken none the less
-  }
-}
-
-/// The PCIe links of a report's GPUs, which the matrix's GPUs are in their order, and its facts and notes.
-void add_report(const Reading& report, Reading& reading) {
-  const std::vector<int> from = devices_of(report.wiring, DeviceKind::kGpu), to = devices_of(reading.wiring, DeviceKind::kGpu);
-  for (std::size_t i = 0; i < from.size() && i < to.size(); ++i) {
-    const auto stated = std::find_if(report.wiring.links.begin(), report.wiring.links.end(), [&](const Link& link) { return link.from == from[i] && link.kind == LinkKind::kPcie; });
-    if (stated == report.wiring.links.end() || stated->provenance == Provenance::kAssumed) continue;
-    for (Link& link : reading.wiring.links) {
-      if ((link.from != to[i] && link.to != to[i]) || link.kind != LinkKind::kPcie) continue;
-      const int source = link.from, end = link.to;
-      link = *stated;
-      link.from = source;
-      link.to = end;
-    }
-  }
-  reading.facts.insert(reading.facts.end(), report.facts.begin(), report.facts.end());
-  reading.notes.insert(reading.notes.end(), report.notes.begin(), report.notes.end());
-  reading.partial = reading.partial || report.partial;
-}
 
 }  // namespace
 
