@@ -67,6 +67,11 @@ inline bool noted(const Reading& reading, const std::string& words) {
   return std::any_of(reading.notes.begin(), reading.notes.end(), [&](const Note& note) { return note.text.find(words) != std::string::npos; });
 }
 
+/// Whether a note with these words says what to do.
+inline bool remedied(const Reading& reading, const std::string& words) {
+  return std::any_of(reading.notes.begin(), reading.notes.end(), [&](const Note& note) { return note.text.find(words) != std::string::npos && !note.remedy.empty(); });
+}
+
 /// The sentence with which a text is refused; empty when it is read.
 inline std::string refusal(const std::string& text) {
   try {

@@ -35,6 +35,7 @@ TEST(ReadIblinkinfo, SwitchesAdaptersAndCables) {
   EXPECT_EQ(fact(reading, "cables", "4xHDR"), "1");  // each once, though both ends say it
   EXPECT_EQ(fact(reading, "MF0;leaf1:QM8700/U1", "ports Down/Polling"), "1");
   EXPECT_TRUE(noted(reading, "node2 mlx5_0 port 1 runs at 2xHDR and could be 4X"));
+  EXPECT_TRUE(field::remedied(reading, "could be 4X"));
   EXPECT_TRUE(noted(reading, "node3 mlx5_0 port 1 is Down/Polling"));
   EXPECT_TRUE(reading.partial);  // the spine is named, but not described
   for (const int at : devices_of(reading.wiring, DeviceKind::kSwitch)) {
@@ -68,7 +69,7 @@ TEST(ReadIblinkinfo, PortsThatNoManagerBroughtUpAndAdaptersOfOneName) {
       "CA: localhost HCA-1:\n  0x00000000000000a1 4 1[  ] ==( 4X 10.0 Gbps Initialize/ LinkUp)==> 5 1[  ] \"localhost HCA-1\" ( )\n"
       "CA: localhost HCA-1:\n  0x00000000000000b1 5 1[  ] ==( 4X 10.0 Gbps Initialize/ LinkUp)==> 4 1[  ] \"localhost HCA-1\" ( )\n",
       "t");
-  EXPECT_TRUE(noted(reading, "no subnet manager has brought it up"));
+  EXPECT_TRUE(field::remedied(reading, "no subnet manager has brought it up"));
   EXPECT_TRUE(noted(reading, "another adapter calls itself localhost HCA-1"));
   EXPECT_EQ(field::count(reading, DeviceKind::kNic), 2U);
   EXPECT_EQ(fact(reading, "cables", "4xQDR"), "1");

@@ -66,6 +66,17 @@ TEST(ReadNvidiaReport, OneChoiceOfItAndOneGpuOfSeveral) {
   EXPECT_EQ(refusal(twice), "f:3:1: GPU 00000000:01:00.0 stands there twice; the first is line 1.");
 }
 
+TEST(ReadNvidiaReport, GpusOfTwoModelsAreSaidAndMemoryOfOldDriversIsRead) {
+  const auto gpu = [](const std::string& bus, const std::string& model, const std::string& memory) {
+    return "GPU 0000:" + bus + ":00.0\n    Product Name : " + model + "\n    FB Memory Usage\n        Total : " + memory + "\n";
+  };
+  const Reading mixed = read_wiring(gpu("01", "Tesla K40m", "11519 MB") + gpu("02", "Tesla K80", "11519 MiB"), "t");
+  EXPECT_TRUE(noted(mixed, "the GPUs differ: Tesla K40m, Tesla K80"));
+  EXPECT_EQ(device(mixed, "GPU0").memory, 11519 * kMiB);  // MB of old drivers are MiB
+  EXPECT_EQ(device(mixed, "GPU1").memory, 11519 * kMiB);
+  EXPECT_FALSE(noted(read_wiring(gpu("01", "Tesla K80", "11519 MiB") + gpu("02", "Tesla K80", "11519 MiB"), "t"), "differ"));
+}
+
 TEST(ReadNvidiaReport, XmlSaysTheSame) {
   const Reading reading = read_wiring(posted::kNvidiaXml, "t");
   EXPECT_EQ(reading.format, Format::kNvidiaReport);

@@ -56,6 +56,12 @@ TEST(SaidAsItIs, NamesBesideAMatrixSayTheGeneration) {
   ASSERT_EQ(reading.format, Format::kNvidiaTopo);
   EXPECT_EQ(first_of(reading.wiring, LinkKind::kNvlink).generation, 5);
   EXPECT_EQ(reading.wiring.devices[static_cast<std::size_t>(find_device(reading.wiring, "GPU3"))].model, "NVIDIA B200");
+  // -q says how much memory they have, too.
+  std::string report;
+  for (int i = 0; i < 4; ++i) report += "    Product Name : NVIDIA B200\n    FB Memory Usage\n        Total : 183359 MiB\n    BAR1 Memory Usage\n        Total : 262144 MiB\n";
+  const Reading detailed = read_wiring(matrix("NV18") + "\n" + report, "topo.txt");
+  ASSERT_EQ(detailed.format, Format::kNvidiaTopo);
+  EXPECT_EQ(field::device(detailed, "GPU2").memory, 183359 * kMiB);
   // As many as the matrix has, or none, and that is said.
   const Reading fewer = read_wiring(listed("NVIDIA B200", 2) + "\n" + matrix("NV18"), "topo.txt");
   bool said = false;
@@ -81,6 +87,11 @@ TEST(SaidAsItIs, TheModelOfAGpuDecidesItsNvlinks) {
   EXPECT_EQ(link("NVIDIA A100-SXM4-40GB", 4, "25").generation, 3);
   // A link that runs at half of its rate counts half.
   EXPECT_NEAR(link("NVIDIA H100 80GB HBM3", 18, "13.281").beta / 1e9, 370.8 * 13.281 / 25, 1e-6);
+}
+
+TEST(SaidAsItIs, FunctionsAloneHaveNoNvlinksInTheFile) {
+  const Reading functions = read_wiring("<system><cpu numaid='0'><pci busid='0000:01:00.0' class='0x030200'/><pci busid='0000:02:00.0' class='0x030200'/></cpu></system>", "f");
+  EXPECT_EQ(field::fact(functions, "host0", "NVLinks"), "not in the file");
 }
 
 TEST(SaidAsItIs, TemplatesWithoutNvlinksSaySo) {

@@ -9,6 +9,7 @@
 #include "wiring/posted_samples.h"
 #include "wirewise/wiring/host_texts.h"
 #include "wirewise/wiring/text_lines.h"
+#include "wirewise/wiring/write.h"
 
 namespace wirewise {
 namespace {
@@ -69,6 +70,26 @@ TEST(SeveralHosts, LinesOfHostsBetweenEachOther) {
     EXPECT_EQ(relation(reading, "gpu2", "GPU0", "GPU1"), "SYS");
     EXPECT_TRUE(noted(reading, "how the hosts are joined isn't said"));
   }
+}
+
+TEST(SeveralHosts, APartThatIsCutOffMakesTheWholePartial) {
+  const std::string cut = "        GPU0    GPU1    CPU Affinity    NUMA Affinity\nGPU0     X      NV4     0-11            0\n";
+  EXPECT_FALSE(read_wiring(mixed({labelled(kBridged, "gpu1: "), labelled(kApart, "gpu2: ")}, 1), "t").partial);
+  EXPECT_TRUE(read_wiring(mixed({labelled(cut, "gpu1: "), labelled(kApart, "gpu2: ")}, 1), "t").partial);
+  EXPECT_TRUE(read_wiring(mixed({labelled(kBridged, "gpu1: "), labelled(cut, "gpu2: ")}, 1), "t").partial);
+}
+
+TEST(SeveralHosts, WhatIsWrongWithMoreThanOneIsSaidOnceWithItsRemedy) {
+  Reading of_one = read_wiring("GPU 0: NVIDIA H100 (UUID: GPU-a)\n", "t");
+  of_one.notes.push_back({0, 0, "the clock is wrong.", "Set it."});
+  std::string text;
+  for (const char* name : {"n1", "n2"}) {
+    of_one.wiring.devices[0].name = name;
+    text += std::string(name) + ": " + write_json(of_one) + "\n";
+  }
+  const Reading reading = read_wiring(text, "t");
+  ASSERT_EQ(hosts(reading), (std::vector<std::string>{"n1", "n2"}));
+  EXPECT_TRUE(field::remedied(reading, "n1, n2: the clock is wrong."));
 }
 
 TEST(SeveralHosts, TasksOfSrunAndRanksOfMpirun) {

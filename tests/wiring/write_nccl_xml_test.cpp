@@ -132,6 +132,7 @@ TEST(WriteNcclXml, WhatIsAssumedOfACpuIsReadAsUnknown) {
   const Reading half = read_wiring("<system><cpu numaid='0' arch='x86_64' vendor='GenuineIntel'><pci busid='0000:01:00.0' class='0x030200'><gpu dev='0'/></pci></cpu></system>", "f");
   const NcclXml filled = write_nccl_xml(half);
   EXPECT_EQ(values(filled.text, "cpu", "assumed"), std::vector<std::string>{"familyid modelid"});
+  EXPECT_EQ(values(filled.text, "cpu", "familyid"), std::vector<std::string>{"6"});  // as all servers of Intel's
   EXPECT_EQ(field::device(read_wiring(filled.text, "g"), "numa0").model, "x86_64 GenuineIntel");
 }
 
