@@ -90,6 +90,8 @@ TEST(Topo, JsonSaysWhichTimesAreLowerBounds) {
     ASSERT_EQ(json["all_reduce"].size(), 1U);
     EXPECT_EQ(json["all_reduce"][0]["at_least"], at_least) << machine;
     EXPECT_EQ(json["all_reduce"][0]["bytes"], 1 << 20);
+    // Bus bandwidth of eight: 2 * 7 / 8 of the bytes over the time.
+    EXPECT_NEAR(json["all_reduce"][0]["bus_bandwidth_GBps"].get<double>() * 1e9 * json["all_reduce"][0]["seconds"].get<double>(), 1.75 * (1 << 20), 1);
   }
 }
 

@@ -8,16 +8,29 @@ from support import need_root, wait_until_up
 
 
 def need_namespaces():
+    """Skips where no namespaces with cables, bridges and shaped links can be made. Where they can, what fails later is a fault."""
     need_root()
     for tool in ("ip", "tc"):
         if not shutil.which(tool):
             raise unittest.SkipTest(f"no {tool} command (Debian: iproute2)")
+    space = f"ww-{os.getpid()}-tried"
+    for words in (["netns", "add", space], ["-n", space, "link", "add", "one", "type", "veth", "peer", "name", "other"],
+                  ["-n", space, "link", "add", "bridge0", "type", "bridge"], ["netns", "exec", space, *shaping("one", 1, "add")]):
+        done = run_ip(*words)
+        if done.returncode != 0:
+            run_ip("netns", "del", space)
+            raise unittest.SkipTest(f"not to be had here: ip {' '.join(words)}: {done.stderr.strip()}")
+    ip("netns", "del", space)
+
+
+def run_ip(*words):
+    return subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
 
 
 def ip(*words):
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+    done = run_ip(*words)
     if done.returncode != 0:
-        raise unittest.SkipTest(f"no network namespaces here: ip {' '.join(words)}: {done.stderr.strip()}")
+        raise AssertionError(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
 
 def make_space(case, name):
@@ -60,10 +73,11 @@ def switch_on(space, interface, address=None):
 
 def shape(space, interface, megabits, verb="add"):
     """What leaves the interface: Mbit/s of frames on the wire."""
-    done = subprocess.run(["ip", "netns", "exec", space, "tc", "qdisc", verb, "dev", interface, "root", "tbf", "rate", f"{megabits}mbit",
-                           "burst", "64kb", "latency", "50ms"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise unittest.SkipTest(f"no tbf here: {done.stderr.strip()}")
+    ip("netns", "exec", space, *shaping(interface, megabits, verb))
+
+
+def shaping(interface, megabits, verb):
+    return ["tc", "qdisc", verb, "dev", interface, "root", "tbf", "rate", f"{megabits}mbit", "burst", "64kb", "latency", "50ms"]
 
 
 def wait_until_all_up(spaces, interface):
