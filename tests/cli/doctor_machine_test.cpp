@@ -114,6 +114,21 @@ TEST_F(DoctorMachine, ASlotThatIsNarrowerThanItsCardIsNoFault) {
   EXPECT_FALSE(has(findings, Severity::kWarning, "GPU1 (0000:3e:00.0) runs on fewer PCIe lanes")) << titles(findings);
 }
 
+TEST_F(DoctorMachine, ASlotOfAnOlderGenerationIsNoFault) {
+  std::string above;
+  for (PciDevice& device : facts.machine.pci) {
+    if (device.address != "0000:3f:00.0") continue;
+    device.generation = 3;
+    above = device.above.empty() ? "" : device.above.back();
+  }
+  ASSERT_FALSE(above.empty());
+  ASSERT_TRUE(has(check_pcie_links(facts), Severity::kWarning, "mlx5_0 (0000:3f:00.0) runs its PCIe link at a lower generation"));
+  for (PciDevice& device : facts.machine.pci) {
+    if (device.address == above) device.most_generation = 3;
+  }
+  EXPECT_FALSE(has(check_pcie_links(facts), Severity::kWarning, "mlx5_0 (0000:3f:00.0) runs its PCIe link")) << titles(check_pcie_links(facts));
+}
+
 TEST_F(DoctorMachine, AcsAndIommuInTheWayOfPeerToPeer) {
   for (PciDevice& device : facts.machine.pci) {
     if (device.type >> 8 == 0x0604) device.acs = 0;
@@ -245,6 +260,17 @@ TEST(DoctorFrom, ALinkBelowWhatItCouldIsAWarningWhereIdlingDoesNotExplainIt) {
     for (const std::string& line : split(smi_q("P0"), '\n')) two += host + ": " + line + "\n";
   }
   EXPECT_TRUE(warned(two, "n2: GPU0's PCIe link " + generation));
+}
+
+TEST(DoctorFrom, WorstFirstWithTheLine) {
+  Reading reading;
+  reading.notes = {{3, 0, "a remark.", ""}, {7, 0, "it is broken.", "Mend it."}, {0, 0, "another remark.", ""}};
+  const std::vector<Finding> findings = check_reading(reading, "file");
+  ASSERT_EQ(findings.size(), 3U);
+  EXPECT_EQ(findings[0].title, "it is broken.");
+  EXPECT_EQ(findings[0].evidence, "file:7");
+  EXPECT_EQ(findings[1].evidence, "file:3");
+  EXPECT_EQ(findings[2].evidence, "file");
 }
 
 TEST(DoctorFrom, WhatAFileSaysIsWrongHasARemedy) {

@@ -187,6 +187,9 @@ TEST_F(Place, RefusesWithTheRemedy) {
       {{"--mesh", "tp=8", "--exclude", "host[0"}, "--exclude host[0: "}, {{"--mesh", "tp=8", "--exclude", "host1,,host2"}, "--exclude host1,,host2: "},
       {{"--mesh", "dp=8", "--traffic", "dp=1G,dp_shard=2G"}, "--traffic says dp_shard twice"},  {{"--mesh", "tp=8", "--cluster", "512-h100"}, "Give either"},
       {{}, "--config"},                                       {{"--mesh", "tp=8", "--ranks", "8"}, "--ranks goes with"},
+      {{"--mesh", "tp=8", "--order", "linear", "--nodes", "1"}, "--order linear takes the devices as they come"},
+      {{"--mesh", "tp=8", "--image", "train:1"}, "--image goes with --emit jobset"},
+      {{"--mesh", "tp=8", "--emit", "env", "--topology-level", "rack"}, "--topology-level goes with --emit jobset"},
   };
   for (const auto& [arguments, text] : cases) {
     std::vector<std::string> all{"place", "--from", file()};
@@ -195,6 +198,56 @@ TEST_F(Place, RefusesWithTheRemedy) {
     EXPECT_EQ(program.wait(), 2) << text;
     EXPECT_NE(program.err().find(text), std::string::npos) << text << " in " << program.err();
   }
+}
+
+/// Hosts of two cores each, by 10 GbE; with `gpus` also as many GPUs on narrow PCIe.
+std::string cores(int hosts, int gpus = 0) {
+  std::string device = "{ name = \"c0\", kind = \"cpu\" }, { name = \"c1\", kind = \"cpu\" }, { name = \"eth0\", kind = \"nic\" }";
+  std::string link = "{ b = \"c0\", kind = \"shared memory\", beta_GBps = 50 }, { b = \"c1\", kind = \"shared memory\", beta_GBps = 50 }, { b = \"eth0\", class = \"PCIe 3\", units = 8 }";
+  for (int i = 0; i < gpus; ++i) {
+    const std::string name = "\"GPU" + std::to_string(i) + "\"";
+    device += ", { name = " + name + ", kind = \"gpu\" }";
+    link += ", { b = " + name + ", class = \"PCIe 3\" }";
+  }
+  return "[network]\nlink = \"10 GbE\"\n[[template]]\nname = \"box\"\ndevice = [" + device + "]\nlink = [" + link + "]\n[[host]]\ntemplate = \"box\"\ncount = " + std::to_string(hosts) + "\n";
+}
+
+TEST_F(Place, CoresHaveRanksWhereThereAreNoGpus) {
+  const auto devices = [&](int gpus) {
+    const std::string cluster = (folder_ / "cores.toml").string();
+    std::ofstream(cluster) << cores(2, gpus);
+    Program program({"place", "--cluster", cluster, "--mesh", "dp=2", "--json"});
+    EXPECT_EQ(program.wait(), 0) << program.err();
+    std::set<std::string> names;
+    const auto json = nlohmann::json::parse(program.out());
+    for (const auto& rank : json["ranks"]) names.insert(rank["device"].get<std::string>());
+    return names;
+  };
+  EXPECT_EQ(devices(0), (std::set<std::string>{"c0", "c1"}));
+  EXPECT_EQ(devices(2), (std::set<std::string>{"GPU0", "GPU1"}));  // though a core reaches the other faster
+}
+
+// On one host ZeRO-3 gathers nothing: ranks share each parameter, and a rank sends its part of the gradients alone.
+TEST_F(Place, TrafficIsThatOfTheHostsThatAreTaken) {
+  const auto bytes = [&](int hosts, const std::vector<std::string>& more) {
+    const std::string cluster = (folder_ / "cores.toml").string();
+    std::ofstream(cluster) << cores(hosts);
+    std::vector<std::string> command{"place", "--cluster", cluster, "--model", "gpt2", "--json"};
+    command.insert(command.end(), more.begin(), more.end());
+    Program program(command);
+    EXPECT_EQ(program.wait(), 0) << program.err();
+    return nlohmann::json::parse(program.out())["traffic"][0]["bytes"].get<double>();
+  };
+  EXPECT_EQ(bytes(2, {"--nodes", "1"}), bytes(1, {}));
+  EXPECT_GT(bytes(2, {}), 2 * bytes(1, {}));
+}
+
+TEST_F(Place, NicsWithoutALinkAreNamed) {
+  const std::string cluster = (folder_ / "cores.toml").string();
+  std::ofstream(cluster) << cores(2).substr(cores(2).find("[[template]]"));
+  Program program({"place", "--cluster", cluster, "--mesh", "dp=2"});
+  EXPECT_EQ(program.wait(), 2) << program.out();
+  EXPECT_NE(program.err().find("has NICs whose links to the network aren't described"), std::string::npos) << program.err();
 }
 
 TEST(PlaceOrder, TorchrunsRefusalNamesAWayThatWorks) {
@@ -212,6 +265,7 @@ TEST(PlaceOrder, TorchrunsRefusalNamesAWayThatWorks) {
   const auto all = nlohmann::json::parse(json.out());
   EXPECT_EQ(all["communication_s"], all["linear_s"]);
   EXPECT_EQ(all["exact"], false);
+  EXPECT_EQ(all["why"].size(), all["phases"].size() + 1) << json.out();  // of this order alone, and what the best takes
 }
 
 }  // namespace

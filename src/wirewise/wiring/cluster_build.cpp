@@ -136,8 +136,7 @@ class ClusterBuilder {
           groups[group].switches.push_back(add_switch(name, 0));
         }
         Switch& at = groups[group].switches[place->second];
-        const LinkClass* of = host.port != nullptr ? host.port : network.port != nullptr ? network.port : &link_class(std::string_view(host.kind->port_class));
-        Link link = make_link(*of, 1, Provenance::kSpec);
+        Link link = make_link(port_of(host), 1, Provenance::kSpec);
         at.down += link.beta;
         if (!host.out && host.kind->ports[port] >= 0) add_link(wiring_, first_[i] + host.kind->ports[port], at.device, std::move(link));
       }
@@ -191,6 +190,13 @@ class ClusterBuilder {
     link.lanes = static_cast<int>(ports + 0.5);
     link.source = fmt::format("{:.4g} x {}", ports, port.name);
     return link;
+  }
+
+  [[nodiscard]] const LinkClass& port_of(const ClusterHost& host) const {
+    if (host.port != nullptr) return *host.port;
+    if (spec_.network.port != nullptr) return *spec_.network.port;
+    if (!host.kind->port_class.empty()) return link_class(std::string_view(host.kind->port_class));
+    throw bad_input("host " + printable(host.name) + " has NICs whose links to the network aren't described.", "Name the network's link: [network] with link = \"25 GbE\".");
   }
 
   [[nodiscard]] const LinkClass& first_port() const {
