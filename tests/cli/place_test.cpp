@@ -80,6 +80,32 @@ TEST_F(Place, ComparesWithOrdersOnAsManyHosts) {
   EXPECT_NE(program.err().find("uneven.toml: note: no [network] is described"), std::string::npos) << program.err();  // what topo says of the file
 }
 
+// With a model the ranks follow from the hosts: as many on each as the smallest of them holds.
+TEST_F(Place, AModelsRanksFitOnTheSmallestHost) {
+  const std::string cluster = (folder_ / "uneven.toml").string();
+  std::ofstream(cluster) << "[[host]]\ntemplate = \"dgx-a100\"\ncount = 3\n[[host]]\ntemplate = \"4x3090\"\nnames = \"slow\"\n[network]\n";
+  const auto ranks = [&](const std::string& nodes) {
+    Program program({"place", "--cluster", cluster, "--model", "llama-3-8b", "--nodes", nodes, "--json"});
+    EXPECT_EQ(program.wait(), 0) << program.err();
+    return nlohmann::json::parse(program.out())["ranks"].size();
+  };
+  EXPECT_EQ(ranks("3"), 24U);
+  EXPECT_EQ(ranks("4"), 16U);
+  Program program({"place", "--cluster", cluster, "--model", "llama-3-8b", "--nodes", "5"});
+  EXPECT_EQ(program.wait(), 2);
+  EXPECT_NE(program.err().find("--nodes 5: only 4 hosts have free devices."), std::string::npos) << program.err();
+}
+
+TEST_F(Place, SaysWhereAnOrderCantCommunicate) {
+  const std::string cluster = (folder_ / "apart.toml").string();
+  std::ofstream(cluster) << "[[template]]\nname = \"x\"\n[template.gpus]\ncount = 4\n[[template.bridge]]\ngpus = [0, 1, 2, 3]\n[[host]]\ntemplate = \"x\"\ncount = 2\n";
+  Program program({"place", "--cluster", cluster, "--mesh", "dp=4"});
+  ASSERT_EQ(program.wait(), 0) << program.err();
+  EXPECT_NE(program.out().find("never ends: no links join"), std::string::npos) << program.out();
+  EXPECT_EQ(program.out().find("inf"), std::string::npos) << program.out();
+  EXPECT_NE(program.err().find("note: no host has a NIC, so no network joins them."), std::string::npos) << program.err();
+}
+
 TEST_F(Place, NamesWhatTookTheGpusAway) {
   const std::string cluster = (folder_ / "mixed.toml").string();
   std::ofstream(cluster) << "[[template]]\nname = \"login\"\n[[template.nics]]\nlink = \"10 GbE\"\n[[template.bridge]]\nnics = [0]\n"

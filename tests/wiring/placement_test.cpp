@@ -12,6 +12,7 @@
 
 #include "wiring/placement_wirings.h"
 #include "wirewise/base/error.h"
+#include "wirewise/wiring/cluster_file.h"
 #include "wirewise/wiring/placement_cost.h"
 
 namespace wirewise {
@@ -177,6 +178,37 @@ TEST(Placement, NodesHoldEquallyManyRanks) {
   on_host.clear();
   for (const int device : odd.device) ++on_host[cluster.wiring.devices[static_cast<std::size_t>(device)].host];
   EXPECT_EQ(on_host.size(), 6U);
+}
+
+// Few ranks on hosts with room to spare: which GPUs of a host they take decides whose NICs and sockets they share. Exchanging one rank alone
+// doesn't lead there, as the other host's NIC stays shared.
+TEST(Placement, FewRanksOnGivenHostsLieAsWellAsAnywhere) {
+  const unsigned seed = 1019;
+  for (const char* kind : {"8xl40s", "8x4090", "dgx-1", "dgx-a100"}) {
+    const Wiring wiring = read_cluster("[[host]]\ntemplate = \"" + std::string(kind) + "\"\ncount = 2\n[network]\n", "c.toml").wiring;
+    const std::vector<int> devices = devices_of(wiring, DeviceKind::kGpu);
+    const PlacementModel model(wiring, devices);
+    for (unsigned i = 0; i < 4; ++i) {
+      std::mt19937 random(seed + i);
+      const RankTraffic traffic = i == 0 ? mesh_traffic(1, 2, 2, 0, 14.8e9, 8.59e9) : random_traffic(random, 4);
+      PlacementPricer pricer(model, traffic);
+      Seconds least = std::numeric_limits<double>::infinity();
+      std::vector<int> slots(4);
+      for (int code = 0; code < 16 * 16 * 16 * 16; ++code) {
+        int second = 0;
+        for (int r = 0; r < 4; ++r) {
+          slots[static_cast<std::size_t>(r)] = code >> (4 * r) & 15;
+          second += slots[static_cast<std::size_t>(r)] / 8;
+        }
+        if (second == 2 && std::set<int>(slots.begin(), slots.end()).size() == 4) least = std::min(least, pricer.cost(slots).seconds);
+      }
+      PlacementOptions options;
+      options.nodes = 2;
+      const Placement placed = place(wiring, traffic, options);
+      EXPECT_NEAR(placed.time.seconds, least, 1e-8 * least) << kind << ", seed " << seed + i;
+      EXPECT_LE(placed.time.seconds, placed.random.seconds * (1 + 1e-9)) << kind << ", seed " << seed + i;
+    }
+  }
 }
 
 TEST(Placement, GroupsThatWouldShareANicAreSpread) {

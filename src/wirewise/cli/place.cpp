@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -119,6 +121,17 @@ std::vector<int> leaves(const Wiring& wiring, const std::vector<RankPlace>& plac
   return of_node;
 }
 
+/// How many ranks so many hosts can hold each, if all hold equally many.
+int each_of(const std::map<int, int>& devices_on_host, int nodes) {
+  if (static_cast<std::size_t>(nodes) > devices_on_host.size()) {
+    throw bad_input("--nodes " + std::to_string(nodes) + ": only " + std::to_string(devices_on_host.size()) + " hosts have free devices.", "Use fewer.");
+  }
+  std::vector<int> counts;
+  for (const auto& [host, count] : devices_on_host) counts.push_back(count);
+  std::sort(counts.begin(), counts.end(), std::greater<>());
+  return counts[static_cast<std::size_t>(nodes) - 1];
+}
+
 /// What the mesh sends: of a training configuration, or of a transformer of common size.
 StepTraffic traffic_of(const Options& options, const Wiring& wiring, const std::vector<int>& devices) {
   const std::map<std::string, double> given = given_traffic(options.traffic);
@@ -136,10 +149,8 @@ StepTraffic traffic_of(const Options& options, const Wiring& wiring, const std::
   if (options.ranks > 0 && !options.mesh.empty()) throw bad_input("--ranks and --mesh both say how many ranks there are.", "Leave --ranks out.");
   std::map<int, int> on_host;
   for (const int device : devices) ++on_host[wiring.devices[static_cast<std::size_t>(device)].host];
-  int most = 0;
-  for (const auto& [host, count] : on_host) most = std::max(most, count);
   PlacedOn on;
-  on.devices = options.ranks > 0 ? options.ranks : options.nodes > 0 ? options.nodes * most : static_cast<int>(devices.size());
+  on.devices = options.ranks > 0 ? options.ranks : options.nodes > 0 ? options.nodes * each_of(on_host, options.nodes) : static_cast<int>(devices.size());
   on.hosts = options.nodes > 0 ? options.nodes : static_cast<int>(on_host.size());
   on.gpus = wiring.devices[static_cast<std::size_t>(devices.front())].kind == DeviceKind::kGpu;
   PlacedStep step{options.config, {}, options.mesh, given};
@@ -214,6 +225,7 @@ void print(const Placement& placement, const std::vector<RankPlace>& places, con
   }
   std::cout << "\n";
   const auto against = [&](const CommunicationTime& other) {
+    if (std::isinf(other.seconds)) return std::string("never ends: no links join some of its devices");
     if (!(placement.time.seconds > 0)) return format_seconds(other.seconds);
     return fmt::format("{} ({:.2f} times as long)", format_seconds(other.seconds), other.seconds / placement.time.seconds);
   };

@@ -246,7 +246,9 @@ class ClusterReader {
     const bool listed = settings_.has("link") || settings_.has("switch");
     if (network.levels.empty() && (wanted || (spec_.hosts.size() > 1 && !listed))) {
       network.levels.push_back({.name = "leaf"});
-      if (!wanted) reading_.notes.push_back({0, 0, "no [network] is described: one switch joins the NICs of all hosts."});
+      const bool nics = std::any_of(spec_.hosts.begin(), spec_.hosts.end(), [](const ClusterHost& host) { return !host.kind->ports.empty(); });
+      if (!nics) reading_.notes.push_back({0, 0, "no host has a NIC, so no network joins them."});
+      else if (!wanted) reading_.notes.push_back({0, 0, "no [network] is described: one switch joins the NICs of all hosts."});
     }
   }
 

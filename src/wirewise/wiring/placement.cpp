@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <random>
@@ -22,6 +23,7 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 constexpr double kMapBudget = 3e5;      // of orders of phases that are mapped
 constexpr double kRefineBudget = 4e6;   // of exchanges
 constexpr double kLargeBudget = 5e5;    // of exchanges where pricing one placement looks at more than kLarge ranks
+constexpr double kRandomRefineBudget = 1e6;  // of exchanges from the best random order
 constexpr double kLarge = 16384;
 constexpr int kRandomOrders = 9;        // that the median is of
 constexpr double kRandomBudget = 1e6;
@@ -101,6 +103,9 @@ class Placer {
     map();
     const RankBlocks blocks = rank_blocks(traffic_, order_);
     take(refined(model_, traffic_, blocks, best_, options_.nodes != 0, size() > kLarge ? kLargeBudget : kRefineBudget), order_);
+    if (!best_random_.empty()) {  // from elsewhere: exchanges one by one don't leave every valley
+      take(size() > kLarge ? best_random_ : refined(model_, traffic_, blocks, best_random_, options_.nodes != 0, kRandomRefineBudget), order_);
+    }
     placement.exact = model_.slots().size() <= kMostExact;
     if (placement.exact) best_ = best_placement(model_, traffic_, std::move(best_), each_);
     placement.time = pricer_.time(best_);
@@ -157,8 +162,11 @@ class Placer {
         if (options_.nodes == 0 || hosts_used(mapped) == options_.nodes) take(std::move(mapped), order);
       }
     }
-    // Blocks may have left gaps: single ranks fill host after host.
-    if (options_.nodes != 0) take(map_blocks(tree, rank_blocks(traffic_, {}), Fit::kTightest, each_), {});
+    // Blocks may have left gaps, or share a NIC where others idle: single ranks fill host after host, or spread over what each has.
+    for (const Fit fit : {Fit::kTightest, Fit::kLoosest}) {
+      std::vector<int> mapped = map_blocks(tree, rank_blocks(traffic_, {}), fit, each_);
+      if (options_.nodes == 0 || hosts_used(mapped) == options_.nodes) take(std::move(mapped), {});
+    }
   }
 
   CommunicationTime random_order() {
@@ -166,10 +174,15 @@ class Placer {
     std::vector<int> slots(model_.slots().size());
     std::iota(slots.begin(), slots.end(), 0);
     std::vector<CommunicationTime> times;
+    double least = std::numeric_limits<double>::infinity();
     const int count = static_cast<int>(std::clamp(kRandomBudget / size(), 3.0, static_cast<double>(kRandomOrders)));
     for (int i = 0; i < count; ++i) {
       for (std::size_t left = slots.size(); left > 1; --left) std::swap(slots[left - 1], slots[random() % left]);  // std::shuffle differs between libraries
-      times.push_back(pricer_.time(first_of(slots)));
+      std::vector<int> order = first_of(slots);
+      times.push_back(pricer_.time(order));
+      if (times.back().seconds >= least) continue;
+      least = times.back().seconds;
+      best_random_ = std::move(order);
     }
     std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
     return times[times.size() / 2];
@@ -181,7 +194,7 @@ class Placer {
   PlacementPricer pricer_;
   int each_;
   std::vector<int> order_;  // of phases, as the best mapping nests them
-  std::vector<int> best_;
+  std::vector<int> best_, best_random_;
   PlacementCost best_cost_;
 };
 
