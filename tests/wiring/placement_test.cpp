@@ -211,6 +211,33 @@ TEST(Placement, FewRanksOnGivenHostsLieAsWellAsAnywhere) {
   }
 }
 
+// However ranks and whole hosts are moved: so many hosts, equally many ranks on each, all of them free.
+TEST(Placement, EveryNumberOfNodesIsKeptTo) {
+  const unsigned seed = 5007;
+  for (const char* kind : {"8xl40s", "dgx-1", "4x3090"}) {
+    const Wiring wiring = read_cluster("[[host]]\ntemplate = \"" + std::string(kind) + "\"\ncount = 5\nper_rack = 2\n[network]\n[[level]]\nby_rack = true\noversubscription = 4\n[[level]]\n", "c.toml").wiring;
+    const int on_each = static_cast<int>(devices_of(wiring, DeviceKind::kGpu, 0).size());
+    for (unsigned i = 0; i < 40; ++i) {
+      std::mt19937 random(seed + i);
+      PlacementOptions options;
+      for (const int gpu : devices_of(wiring, DeviceKind::kGpu)) {
+        if (random() % 8 != 0) options.devices.push_back(gpu);
+      }
+      options.nodes = 1 + static_cast<int>(random() % 4);
+      const int each = 1 + static_cast<int>(random() % static_cast<unsigned>(on_each / 2));
+      const Placement placed = place(wiring, random_traffic(random, options.nodes * each), options);
+      std::map<int, int> on_host;
+      for (const int device : placed.device) {
+        ++on_host[wiring.devices[static_cast<std::size_t>(device)].host];
+        EXPECT_NE(std::find(options.devices.begin(), options.devices.end(), device), options.devices.end());
+      }
+      EXPECT_EQ(on_host.size(), static_cast<std::size_t>(options.nodes)) << kind << ", seed " << seed + i;
+      for (const auto& [host, ranks] : on_host) EXPECT_EQ(ranks, each) << kind << ", seed " << seed + i;
+      EXPECT_EQ(std::set<int>(placed.device.begin(), placed.device.end()).size(), placed.device.size());
+    }
+  }
+}
+
 TEST(Placement, GroupsThatWouldShareANicAreSpread) {
   // 2 hosts of 4 GPUs, 2 NICs each: GPUs 0 and 1 near the first, 2 and 3 near the second. Two rings of 2 ranks over both hosts, the other ranks idle.
   Wiring wiring;

@@ -80,10 +80,12 @@ std::vector<int> refined(const PlacementModel& model, const RankTraffic& traffic
                          double budget) {
   std::vector<bool> used(model.slots().size(), false);
   for (const int slot : slot_of) used[at(slot)] = true;
-  std::map<int, std::vector<int>> free_on;  // slots, by host
+  const auto host_at = [&](int slot) { return model.slots()[at(slot)].host; };
+  std::vector<int> free;
   for (std::size_t slot = 0; slot < used.size(); ++slot) {
-    if (!used[slot]) free_on[model.slots()[slot].host].push_back(static_cast<int>(slot));
+    if (!used[slot]) free.push_back(static_cast<int>(slot));
   }
+  const auto sort_free = [&] { std::stable_sort(free.begin(), free.end(), [&](int a, int b) { return host_at(a) < host_at(b); }); };
   std::map<int, std::vector<std::vector<int>>, std::greater<>> by_size;  // blocks' ranks, larger blocks first
   for (std::size_t block = 0; block < blocks.blocks.size(); ++block) by_size[blocks.blocks[block].size].push_back(ranks_of(blocks, static_cast<int>(block)));
   Refiner refiner(model, traffic, std::move(slot_of), budget);
@@ -94,25 +96,30 @@ std::vector<int> refined(const PlacementModel& model, const RankTraffic& traffic
     }
     const auto hosts = ranks_by_host(refiner, traffic.ranks);
     helped |= swap_all(refiner, hosts);
+    sort_free();  // so that those of a host lie next to each other
     for (const auto& list : hosts) {
-      if (keep_hosts && free_on.empty()) break;
-      for (auto& [host, free] : free_on) {
+      for (std::size_t first = 0, end = 0; first < free.size() && !refiner.spent(); first = end) {
+        const int host = host_at(free[first]);
+        for (end = first; end < free.size() && host_at(free[end]) == host;) ++end;
         // As many ranks as on the host before, so that the number of hosts stays.
-        const bool whole = std::none_of(hosts.begin(), hosts.end(), [&, to = host](const auto& other) { return refiner.host_of(other.front()) == to; });
-        if (refiner.spent() || free.size() < list.size() || !whole || refiner.host_of(list.front()) == host) continue;
-        helped |= refiner.move(list, free);
+        const bool whole = std::none_of(hosts.begin(), hosts.end(), [&](const auto& other) { return refiner.host_of(other.front()) == host; });
+        if (end - first < list.size() || !whole || refiner.host_of(list.front()) == host) continue;
+        std::vector<int> to(free.begin() + static_cast<std::ptrdiff_t>(first), free.begin() + static_cast<std::ptrdiff_t>(end));
+        if (!refiner.move(list, to)) continue;
+        helped = true;
+        std::copy(to.begin(), to.end(), free.begin() + static_cast<std::ptrdiff_t>(first));
+        sort_free();
+        end = 0;
       }
     }
     helped |= swap_all(refiner, by_size[1]);
     for (const auto& rank : by_size[1]) {
-      for (auto& [host, free] : free_on) {
-        if (keep_hosts && refiner.host_of(rank.front()) != host) continue;
-        for (int& slot : free) {
-          if (refiner.spent()) break;
-          std::vector<int> to{slot};
-          helped |= refiner.move(rank, to);
-          slot = to.front();
-        }
+      for (int& slot : free) {
+        if (refiner.spent()) break;
+        if (keep_hosts && refiner.host_of(rank.front()) != host_at(slot)) continue;
+        std::vector<int> to{slot};
+        helped |= refiner.move(rank, to);
+        slot = to.front();
       }
     }
   }
