@@ -195,12 +195,16 @@ TEST_F(DoctorMachine, SaysThatAcsCannotBeSeenWithoutRoot) {
 TEST_F(DoctorMachine, RdmaAndGpuDirectThatAreNotUsed) {
   facts.machine.gpudirect = {};
   EXPECT_TRUE(has(check_rdma(facts), Severity::kWarning, "No GPUDirect RDMA"));
-  facts.machine.gpudirect.open_module = facts.machine.gpudirect.dmabuf_kernel = true;
+  facts.machine.gpudirect.open_module = true;
+  EXPECT_TRUE(has(check_rdma(facts), Severity::kWarning, "No GPUDirect RDMA"));  // dma-buf needs the kernel, too
+  facts.machine.gpudirect.dmabuf_kernel = true;
   EXPECT_TRUE(check_rdma(facts).empty());
   facts.machine.rdma.front().state = "DOWN";
   EXPECT_TRUE(has(check_rdma(facts), Severity::kWarning, "mlx5_0:1 is DOWN"));
   facts.machine.rdma.clear();
   EXPECT_TRUE(has(check_rdma(facts), Severity::kWarning, "0000:3f:00.0"));
+  for (PciDevice& device : facts.machine.pci) device.virtual_function = true;
+  EXPECT_FALSE(has(check_rdma(facts), Severity::kWarning, "0000:3f:00.0"));  // which a guest may have instead
 }
 
 TEST_F(DoctorMachine, AGpuFarFromEveryNic) {
@@ -223,6 +227,14 @@ TEST_F(DoctorMachine, AGpuThatDiffersFromItsPeers) {
     if (device.address == "0000:b1:00.0") device.lanes = 4;
   }
   EXPECT_TRUE(has(check_wiring(wire(facts.machine).wiring), Severity::kWarning, "GPU2 (0000:b1:00.0): PCIe 4 x4; the other 2: PCIe 4 x16"));
+}
+
+TEST(CheckWiring, HalvesThatDifferHaveNoOddOnes) {
+  const auto models = [](const std::string& last) {
+    return read_wiring("GPU 0: NVIDIA A40 (UUID: GPU-a)\nGPU 1: NVIDIA A40 (UUID: GPU-b)\nGPU 2: NVIDIA L40S (UUID: GPU-c)\nGPU 3: " + last + " (UUID: GPU-d)\n", "f").wiring;
+  };
+  EXPECT_TRUE(has(check_wiring(models("NVIDIA A40")), Severity::kWarning, "GPUs are of another model"));
+  EXPECT_FALSE(has(check_wiring(models("NVIDIA L40S")), Severity::kWarning, "GPUs are of another model"));
 }
 
 /// nvidia-smi -q of one GPU at generation 3 of 4, on 8 of 16 lanes.
