@@ -95,8 +95,9 @@ bool TorchLines::read(std::string_view text, int number, NcclLog& log) {
   // The next line of PyTorch's report, or all that is left of it.
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"ncclSystemError:", "unhandled system error"}, {"ncclUnhandledCudaError:", "unhandled cuda error"}, {"ncclInternalError:", "internal error"},
                                                                       {"ncclInvalidUsage:", "invalid usage"},         {"ncclInvalidArgument:", "invalid argument"},         {"ncclRemoteError:", "remote process exited or there was a network error"}};
-  for (const auto& [name, what] : kNames) {
+  for (const auto& [name, meaning] : kNames) {
     if (text.find(name) == std::string_view::npos) continue;
+    const std::string_view what = meaning;
     if (std::none_of(log.errors.begin(), log.errors.end(), [&](const NcclError& error) { return error.what == what; })) log.errors.push_back({number, std::string(what), {}, 1});
     return true;
   }
