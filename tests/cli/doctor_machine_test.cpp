@@ -305,6 +305,8 @@ TEST_F(DoctorMachine, NamesAndInterfaces) {
     ASSERT_EQ(findings.size(), 1U);
     EXPECT_NE(findings[0].remedy.find(std::string("in place of ") + address + ","), std::string::npos) << findings[0].remedy;
   }
+  facts.own_addresses = {"127.0.1.1", "10.0.0.7"};  // others reach one of them
+  EXPECT_TRUE(check_host_name(facts).empty());
   facts.own_addresses = {};
   EXPECT_TRUE(has(check_host_name(facts), Severity::kWarning, "can't be resolved"));
   facts.machine.net.push_back({"ens4", "0000:b2:00.1", "up", 25000, false});
@@ -400,6 +402,12 @@ TEST(DoctorCommand, ExitsWithOneForErrorsAlone) {
   Program wrong({"doctor", "--json"}, {{"NCCL_SOCKET_IFNAME", "lo"}});
   EXPECT_EQ(wrong.wait(), 1);
   EXPECT_NE(wrong.out().find("NCCL_SOCKET_IFNAME=lo"), std::string::npos);
+}
+
+TEST(DoctorCommand, RanksAreForThisMachine) {
+  testing_support::Program program({"doctor", "--from", "dgx-1", "--ranks", "2"});
+  EXPECT_EQ(program.wait(), 2) << program.out();
+  EXPECT_NE(program.err().find("--ranks is for this machine"), std::string::npos) << program.err();
 }
 
 TEST(DoctorCommand, ReadsTheWiringOfAFile) {
