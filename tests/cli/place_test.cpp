@@ -106,6 +106,21 @@ TEST_F(Place, SaysWhereAnOrderCantCommunicate) {
   EXPECT_NE(program.err().find("note: no host has a NIC, so no network joins them."), std::string::npos) << program.err();
 }
 
+// The NIC of rail 0 is out on one of two hosts, which share the other seven leaves.
+TEST_F(Place, RailsOfAGroupAreOneLeafToSlurmAndKueue) {
+  const std::string cluster = (folder_ / "rails.toml").string();
+  std::ofstream(cluster) << "[[host]]\ntemplate = \"hgx-h100\"\ncount = 4\n[[override]]\nhosts = \"node1\"\nnics_out = 0\n[network]\nrails = true\n[[level]]\nhosts = 2\n[[level]]\n";
+  Program two({"place", "--cluster", cluster, "--mesh", "dp=2,tp=8", "--exclude", "node[2-3]", "--emit", "slurm"});
+  ASSERT_EQ(two.wait(), 0) << two.err();
+  EXPECT_NE(two.out().find("--nodes=2 --ntasks=16 --switches=1 "), std::string::npos) << two.out();
+  Program four({"place", "--cluster", cluster, "--mesh", "dp=4,tp=8", "--emit", "slurm"});
+  ASSERT_EQ(four.wait(), 0) << four.err();
+  EXPECT_NE(four.out().find("--nodes=4 --ntasks=32 --switches=2 "), std::string::npos) << four.out();
+  Program jobset({"place", "--cluster", cluster, "--mesh", "dp=2,tp=8", "--exclude", "node[2-3]", "--emit", "jobset"});
+  ASSERT_EQ(jobset.wait(), 0) << jobset.err();
+  EXPECT_NE(jobset.out().find("podset-required-topology"), std::string::npos) << jobset.out();
+}
+
 TEST_F(Place, NamesWhatTookTheGpusAway) {
   const std::string cluster = (folder_ / "mixed.toml").string();
   std::ofstream(cluster) << "[[template]]\nname = \"login\"\n[[template.nics]]\nlink = \"10 GbE\"\n[[template.bridge]]\nnics = [0]\n"

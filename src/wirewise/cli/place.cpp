@@ -103,15 +103,25 @@ std::map<std::string, double> given_traffic(const std::string& text) {
   return given;
 }
 
-/// The leaf switch of each host, by the first port of its first rank; empty where there are none.
+/// The leaf of each host, by one of its switches: those that a host is plugged into, as its rails are, count as one. Empty where there are none.
 std::vector<int> leaves(const Wiring& wiring, const std::vector<RankPlace>& places) {
+  std::map<int, int> joined;  // a switch, and one that is the same leaf
+  const auto first_of = [&](int leaf) {
+    while (joined.at(leaf) != leaf) leaf = joined.at(leaf);
+    return leaf;
+  };
   std::map<std::string, int> leaf_of_host;
   const auto itself = devices_by_host(wiring, DeviceKind::kHost);
   for (const Link& link : wiring.links) {
     const Device& from = wiring.devices[static_cast<std::size_t>(link.from)];
     if (from.host < 0 || wiring.devices[static_cast<std::size_t>(link.to)].kind != DeviceKind::kSwitch) continue;
-    for (const int host : itself[static_cast<std::size_t>(from.host)]) leaf_of_host.try_emplace(wiring.devices[static_cast<std::size_t>(host)].name, link.to);
+    joined.try_emplace(link.to, link.to);
+    for (const int host : itself[static_cast<std::size_t>(from.host)]) {
+      const int known = leaf_of_host.try_emplace(wiring.devices[static_cast<std::size_t>(host)].name, link.to).first->second;
+      joined[first_of(link.to)] = first_of(known);
+    }
   }
+  for (auto& [host, leaf] : leaf_of_host) leaf = first_of(leaf);
   std::vector<int> of_node;
   for (const RankPlace& place : places) {
     const auto found = leaf_of_host.find(place.host);
