@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cli/program.h"
-#include "sanitizers.h"
+#include "wirewise/base/sanitizers.h"
 
 namespace wirewise {
 namespace {
@@ -126,7 +126,7 @@ std::size_t memory_for_log(std::size_t bytes) {
 }
 
 TEST(Command, ALargeLogOfNcclTakesFewTimesItsSize) {
-  if (testing::kAddressSanitizer || testing::kThreadSanitizer) GTEST_SKIP() << "sanitizers take memory of their own";
+  if (kAddressSanitizer || kThreadSanitizer) GTEST_SKIP() << "sanitizers take memory of their own";
   constexpr std::size_t kBytes = std::size_t{64} << 20;
   const std::size_t small = memory_for_log(1000);
   EXPECT_LE(memory_for_log(kBytes), small + 3 * kBytes);

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "sanitizers.h"
+#include "wirewise/base/sanitizers.h"
 #include "wirewise/comm/communicator.h"
 
 namespace wirewise::testing {

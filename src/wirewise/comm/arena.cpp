@@ -15,6 +15,7 @@
 #include <string>
 
 #include "wirewise/base/error.h"
+#include "wirewise/base/sanitizers.h"
 #include "wirewise/base/units.h"
 
 namespace wirewise::comm {
@@ -33,11 +34,7 @@ std::size_t physical_bytes() {
 
 /// Address space for one arena: four times the memory (room for fragments), within what `ranks` mappings may take.
 std::size_t arena_bytes(int ranks) {
-#if defined(__SANITIZE_THREAD__)
-  constexpr std::size_t kMost = std::size_t{1} << 33;  // the sanitizer shadows every mapping
-#else
-  constexpr std::size_t kMost = kAddressSpace;
-#endif
+  constexpr std::size_t kMost = kThreadSanitizer ? std::size_t{1} << 33 : kAddressSpace;  // the sanitizer shadows every mapping
   const std::size_t mappings = static_cast<std::size_t>(std::max(ranks, 1));
   std::size_t bytes = std::min({4 * physical_bytes(), kAddressSpace / mappings, kMost});
   rlimit limit{};

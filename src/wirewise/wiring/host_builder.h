@@ -18,7 +18,9 @@ struct HostPairs {
   std::vector<std::size_t> loose{};             // devices of whose place nothing is known: they hang on the host itself
 
   [[nodiscard]] std::optional<Connection>& connection(std::size_t i, std::size_t j) { return pcie[i * devices.size() + j]; }
+  [[nodiscard]] const std::optional<Connection>& connection(std::size_t i, std::size_t j) const { return pcie[i * devices.size() + j]; }
   [[nodiscard]] int& links(std::size_t i, std::size_t j) { return nvlinks[i * devices.size() + j]; }
+  [[nodiscard]] int links(std::size_t i, std::size_t j) const { return nvlinks[i * devices.size() + j]; }
 };
 
 /// Appends a host named `name` with these devices, which keep their order and come right after the host. Devices that are as near as PHB

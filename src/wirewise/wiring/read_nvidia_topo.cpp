@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "wirewise/base/text.h"
 #include "wirewise/wiring/host_builder.h"
 #include "wirewise/wiring/nvidia_topo_beside.h"
+#include "wirewise/wiring/nvidia_topo_gaps.h"
 #include "wirewise/wiring/nvidia_topo_lines.h"
 #include "wirewise/wiring/reading.h"
 
@@ -257,8 +257,14 @@ class Matrix {
       const bool alone_by_right = complete && !peer_access_;
       pairs_.devices[i].placed = near || pairs_.devices[i].numa >= 0 || alone_by_right;
     }
-    find_loose();
-    note_lost_nvlinks();
+    pairs_.loose = loose_devices(pairs_);
+    if (const auto lost = lost_nvlinks(pairs_)) {
+      for (const std::size_t i : lost->gpus) {
+        reading_.notes.push_back({row_line_[i] == 0 ? line_ : row_line_[i], 0,
+                                  columns_[i].text + " has no NVLink, but the other " + std::to_string(lost->others) + " reach each other by " + std::to_string(lost->links) + " each.",
+                                  "If it is of their kind: look at nvidia-smi nvlink -s, and for Xid 74 in dmesg; reset the GPUs and restart the fabric manager."});
+      }
+    }
     const std::vector<Device> named = pairs_.devices;
     const int index = hosts_of(reading_.wiring);
     add_host(reading_.wiring, host, std::move(pairs_));
@@ -282,66 +288,6 @@ class Matrix {
   }
 
  private:
-  /// A device without a place is far from all others only where it is said to be so of each group of those that have one.
-  void find_loose() {
-    const std::size_t size = columns_.size();
-    const auto near = [&](std::size_t a, std::size_t b) {
-      const auto& known = pairs_.connection(a, b);
-      return (known && *known <= Connection::kNode) || (pairs_.devices[a].numa >= 0 && pairs_.devices[a].numa == pairs_.devices[b].numa);
-    };
-    std::vector<std::size_t> group(size, size);  // of those with a place: the first of it
-    for (std::size_t i = 0; i < size; ++i) {
-      if (!pairs_.devices[i].placed || group[i] != size) continue;
-      std::vector<std::size_t> reached{i};
-      group[i] = i;
-      for (std::size_t at = 0; at < reached.size(); ++at) {
-        for (std::size_t j = 0; j < size; ++j) {
-          if (!pairs_.devices[j].placed || group[j] != size || !near(reached[at], j)) continue;
-          group[j] = i;
-          reached.push_back(j);
-        }
-      }
-    }
-    for (std::size_t i = 0; i < size; ++i) {
-      if (pairs_.devices[i].placed) continue;
-      std::set<std::size_t> groups, far;
-      for (std::size_t j = 0; j < size; ++j) {
-        if (group[j] == size) continue;
-        groups.insert(group[j]);
-        if (pairs_.connection(i, j)) far.insert(group[j]);
-      }
-      if (far.size() < groups.size()) pairs_.loose.push_back(i);
-    }
-  }
-
-  /// A GPU without NVLinks beside three or more that all reach each other by as many: it may have lost its own.
-  void note_lost_nvlinks() {
-    std::vector<std::size_t> gpus, with, without;
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      if (pairs_.devices[i].kind == DeviceKind::kGpu) gpus.push_back(i);
-    }
-    int links = 0;
-    for (const std::size_t i : gpus) {
-      int most = 0;
-      for (const std::size_t j : gpus) most = i == j ? most : std::max(most, pairs_.links(i, j));
-      (most > 0 ? with : without).push_back(i);
-      links = std::max(links, most);
-    }
-    if (with.size() < 3 || without.empty() || without.size() >= with.size()) return;
-    for (const std::size_t i : with) {
-      for (const std::size_t j : with) {
-        if (i != j && pairs_.links(i, j) != links) return;
-      }
-    }
-    for (const std::size_t i : without) {  // nothing said is nothing lost
-      for (const std::size_t j : with) {
-        if (!pairs_.connection(i, j)) return;
-      }
-      reading_.notes.push_back({row_line_[i] == 0 ? line_ : row_line_[i], 0, columns_[i].text + " has no NVLink, but the other " + std::to_string(with.size()) + " reach each other by " + std::to_string(links) + " each.",
-                                "If it is of their kind: look at nvidia-smi nvlink -s, and for Xid 74 in dmesg; reset the GPUs and restart the fabric manager."});
-    }
-  }
-
   /// The last line before the cut may end within its list of CPUs: "0-23,4" of "0-23,48-71".
   void drop_cut_cpus() {
     if (!last_row_ || !cpus_at_end_) return;

@@ -7,7 +7,7 @@
 #define WIREWISE_HAS_FEATURE(name) 0
 #endif
 
-namespace wirewise::testing {
+namespace wirewise {
 
 #if defined(__SANITIZE_ADDRESS__) || WIREWISE_HAS_FEATURE(address_sanitizer)
 inline constexpr bool kAddressSanitizer = true;
@@ -21,6 +21,6 @@ inline constexpr bool kThreadSanitizer = true;
 inline constexpr bool kThreadSanitizer = false;
 #endif
 
-}  // namespace wirewise::testing
+}  // namespace wirewise
 
 #undef WIREWISE_HAS_FEATURE
