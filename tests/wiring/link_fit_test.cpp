@@ -25,9 +25,19 @@ TEST(LinkFit, APureLineIsFoundToTheLastDigits) {
     const LinkFit fit = fit_link(line(alpha, beta));
     EXPECT_NEAR(fit.alpha, alpha, 1e-9 * alpha + 1e-15);
     EXPECT_NEAR(fit.beta / beta, 1, 1e-9);
-    EXPECT_LT(fit.residual, 1e-9);
+    EXPECT_EQ(fit.residual, 0);  // and not what rounding leaves
     EXPECT_TRUE(fit.left_out.empty());
     EXPECT_EQ(fit.sizes, kSizes);
+  }
+}
+
+TEST(LinkFit, TwoSizesLieOnTheirLine) {
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<double> some(1, 10);
+    const double alpha = some(random) * 1e-6;
+    const std::vector<MessageTime> two{{8, alpha}, {1 << 20, alpha + some(random) * 1e-4}};
+    EXPECT_EQ(fit_link(two).residual, 0) << "seed " << seed;
   }
 }
 

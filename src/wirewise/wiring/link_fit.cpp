@@ -111,7 +111,9 @@ LinkFit fit_link(std::span<const MessageTime> messages) {
   }
   fit.alpha = line.alpha;
   fit.beta = 1 / line.pace;
-  fit.residual = counted > 0 ? std::sqrt(squares / static_cast<double>(counted)) : 0;
+  constexpr double kRounding = 1e-9;  // a line through two sizes is off by less
+  const double residual = counted > 0 ? std::sqrt(squares / static_cast<double>(counted)) : 0;
+  fit.residual = residual < kRounding ? 0 : residual;
   return fit;
 }
 
