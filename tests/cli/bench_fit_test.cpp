@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,42 @@ using testing_support::Program;
 
 const std::map<std::string, std::string> kNoLauncher{
     {"RANK", ""}, {"WORLD_SIZE", ""}, {"LOCAL_RANK", ""}, {"LOCAL_WORLD_SIZE", ""}, {"SLURM_PROCID", ""}, {"OMPI_COMM_WORLD_RANK", ""}};
+
+/// `wirewise bench --fit`, begun anew where the machine is so busy that it refuses its own times.
+class Fit {
+ public:
+  explicit Fit(std::vector<std::string> arguments) : arguments_(std::move(arguments)) { begin(); }
+  [[nodiscard]] const std::string& out() const { return program_->out(); }
+  [[nodiscard]] const std::string& err() const { return program_->err(); }
+  /// Begins anew if it has ended for that.
+  void look() {
+    if (code_ || !program_->ended()) return;
+    code_ = program_->wait();
+    if (was_too_busy()) begin();
+  }
+  int wait() {
+    for (;;) {
+      if (!code_) code_ = program_->wait();
+      if (!was_too_busy()) return *code_;
+      begin();
+    }
+  }
+
+ private:
+  void begin() {
+    if (++tries_ > 20) throw std::runtime_error("no quiet moment in 20 tries: " + err());
+    code_.reset();
+    program_.emplace(arguments_, kNoLauncher);
+  }
+  [[nodiscard]] bool was_too_busy() const { return code_ == 1 && err().find("larger messages took no longer than small ones") != std::string::npos; }
+
+  std::vector<std::string> arguments_;
+  std::optional<Program> program_;
+  std::optional<int> code_;
+  int tries_ = 0;
+};
+
+constexpr std::chrono::seconds kPatience{120};  // of several tries
 
 class BenchFit : public testing::Test {
  protected:
@@ -44,7 +82,7 @@ class BenchFit : public testing::Test {
 };
 
 TEST_F(BenchFit, MakesADescriptionOfTheHostWithItsRanksCores) {
-  Program program({"bench", "--fit", at("c.toml"), "--ranks", "3", "--sizes", "8,1K,64K,1M", "--json"}, kNoLauncher);
+  Fit program({"bench", "--fit", at("c.toml"), "--ranks", "3", "--sizes", "8,1K,64K,1M", "--json"});
   ASSERT_EQ(program.wait(), 0) << program.err();
   const auto line = nlohmann::json::parse(program.out());
   EXPECT_EQ(line["class"], "shared memory");
@@ -122,12 +160,17 @@ class Lock {
 
 TEST_F(BenchFit, WhatWasChangedWhileItMeasuredStays) {
   if (!std::ifstream("/proc/locks")) GTEST_SKIP() << "no /proc/locks to see who waits";
-  Program first({"bench", "--fit", at("n.toml"), "--ranks", "2", "--sizes", "8,1K,64K,4M"}, kNoLauncher);
+  Fit first({"bench", "--fit", at("n.toml"), "--ranks", "2", "--sizes", "8,1K,64K,4M"});
   ASSERT_EQ(first.wait(), 0) << first.err();
   std::optional<Lock> lock(folder_);
-  Program again({"bench", "--fit", at("n.toml"), "--ranks", "2", "--sizes", "8,1K,64K,4M"}, kNoLauncher);
-  Program fresh({"bench", "--fit", at("m.toml"), "--ranks", "2", "--sizes", "8,1K,64K,4M"}, kNoLauncher);
-  ASSERT_TRUE(testing_support::eventually([&] { return lock->waiting() == 2; }));
+  Fit again({"bench", "--fit", at("n.toml"), "--ranks", "2", "--sizes", "8,1K,64K,4M"});
+  Fit fresh({"bench", "--fit", at("m.toml"), "--ranks", "2", "--sizes", "8,1K,64K,4M"});
+  const auto both_wait = [&] {
+    again.look();
+    fresh.look();
+    return lock->waiting() == 2;
+  };
+  ASSERT_TRUE(testing_support::eventually(both_wait, kPatience)) << again.err() << fresh.err();
   std::ofstream(at("n.toml"), std::ios::app) << "# a note\n";
   std::filesystem::copy_file(at("n.toml"), at("m.toml"));
   lock.reset();
@@ -143,8 +186,12 @@ TEST_F(BenchFit, WhatCantBeKeptIsPrinted) {
   const std::vector<std::string> arguments{"bench", "--fit", at("n.toml"), "--sizes", "8,1K,64K,4M"};
   if (!std::ifstream("/proc/locks")) GTEST_SKIP() << "no /proc/locks to see who waits";
   std::optional<Lock> lock(folder_);
-  Program program(arguments, kNoLauncher);
-  ASSERT_TRUE(testing_support::eventually([&] { return lock->waiting() == 1; }));
+  Fit program(arguments);
+  const auto waits = [&] {
+    program.look();
+    return lock->waiting() == 1;
+  };
+  ASSERT_TRUE(testing_support::eventually(waits, kPatience)) << program.err();
   std::filesystem::create_directory(at("n.toml"));
   lock.reset();
   EXPECT_EQ(program.wait(), 2) << program.err();
@@ -154,10 +201,10 @@ TEST_F(BenchFit, WhatCantBeKeptIsPrinted) {
 TEST_F(BenchFit, TheOwnerOfAFileStays) {
   if (geteuid() != 0) GTEST_SKIP() << "only root writes others' files";
   const std::vector<std::string> arguments{"bench", "--fit", at("n.toml"), "--sizes", "8,1K,64K,4M"};
-  ASSERT_EQ(Program(arguments, kNoLauncher).wait(), 0);
+  ASSERT_EQ(Fit(arguments).wait(), 0);
   ASSERT_EQ(chown(at("n.toml").c_str(), 12345, 23456), 0);
   ASSERT_EQ(chmod(at("n.toml").c_str(), 0640), 0);
-  ASSERT_EQ(Program(arguments, kNoLauncher).wait(), 0);
+  ASSERT_EQ(Fit(arguments).wait(), 0);
   struct stat status {};
   ASSERT_EQ(stat(at("n.toml").c_str(), &status), 0);
   EXPECT_EQ(status.st_uid, 12345U);

@@ -84,6 +84,11 @@ class Program {
   void read_until(const std::string& text) {
     read([&] { return out_text_.find(text) != std::string::npos || err_text_.find(text) != std::string::npos; });
   }
+  /// Whether it has ended; wait() still tells how.
+  [[nodiscard]] bool ended() const {
+    siginfo_t info{};
+    return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_;
+  }
   /// Reads to the end and returns the exit code, or 1000 + n for signal n.
   int wait() {
     read();
