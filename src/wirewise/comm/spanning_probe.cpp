@@ -14,6 +14,8 @@ constexpr int kBurst = 16;
 constexpr std::size_t kSmallBytes = 8;
 constexpr std::size_t kLargeBytes = 384 * 1024;  // that leave a host
 constexpr std::size_t kLocalElements = 64 * 1024;  // of float32
+// Nothing is free: figures of a rank that took no part, or of one that found its messages waiting, stay above zero.
+constexpr Seconds kLeast = 1e-9;
 constexpr Seconds kLeastPerByte = 1e-12;
 
 Seconds least_of(std::span<const Seconds> times) { return times.empty() ? 0 : *std::min_element(times.begin(), times.end()); }
@@ -41,6 +43,10 @@ CostModel NetworkTimes::model() const noexcept {
   return model;
 }
 
+Seconds SpanningProbe::latency() const { return std::max(kLeast, least_of(small_)); }
+
+Seconds SpanningProbe::per_message() const { return std::max(kLeast, (least_of(burst_) - latency()) / (kBurst - 1)); }
+
 std::size_t SpanningProbe::large_bytes() const { return kLargeBytes / static_cast<std::size_t>(hosts().fewest()); }
 
 void SpanningProbe::timed(std::vector<Seconds>& times, std::function<void()> start) {
@@ -61,7 +67,7 @@ void SpanningProbe::time_exchange(NetworkTimes::Exchanges& times, const std::vec
     });
     stage([this, &time, messages = static_cast<double>(to.size())] {
       if (!speaks_) return;
-      const Seconds overhead = least_of(small_) + (messages - 1) * std::max(0.0, (least_of(burst_) - least_of(small_)) / (kBurst - 1));
+      const Seconds overhead = latency() + (messages - 1) * per_message();
       const double sent = static_cast<double>(large_bytes()) * hosts().fewest();
       time = std::max(kLeastPerByte, (std::chrono::duration<Seconds>(Clock::now() - started_).count() - overhead) / sent);
     });
@@ -154,13 +160,11 @@ void SpanningProbe::time_combining() {
 
 void SpanningProbe::compute() {
   CostModel& model = times_->rest;
-  // Nothing is free: figures of a rank that took no part, or of one that found its messages waiting, stay above zero.
-  constexpr Seconds kLeast = 1e-9;
   model = {kLeast, kLeast, kLeastPerByte, kLeastPerByte, {}, kLeast, kLeastPerByte, kLeastPerByte};
   model.combine_per_byte = std::max(kLeastPerByte, least_of(combine_) / (kLocalElements * 4));
   if (speaks_) {
-    model.latency = std::max(kLeast, least_of(small_));
-    model.per_message = std::max(kLeast, (least_of(burst_) - model.latency) / (kBurst - 1));
+    model.latency = latency();
+    model.per_message = per_message();
   }
   if (!vector_.empty()) {
     model.local = std::max(kLeast, least_of(call_));

@@ -52,6 +52,8 @@ class SpanningProbe final : public SpanningOperation {
                      std::size_t bytes);
   void exchange(const std::vector<int>& to, const std::vector<int>& from, std::size_t bytes, int messages);
   void compute();
+  [[nodiscard]] Seconds latency() const;      // of a message
+  [[nodiscard]] Seconds per_message() const;  // of each further one
   [[nodiscard]] std::size_t large_bytes() const;  // of a rank
 
   std::shared_ptr<NetworkTimes> times_;
